@@ -134,12 +134,11 @@ class Checker:
         known = ((id, [(kb, row)]) for kb, id in spelled if (row := kb.find(id)) >= 0)
         id, own = next(known, (spelled[0][1] if spelled else raw, _Own()))
         withdrawn = [(v.kb, v.kb.withdrawn[id]) for v in vocabularies if id in v.kb.withdrawn]
-        if is_xref := bool(prefix) and not own and not withdrawn:
-            # The knowledge base of a whole vocabulary knows best which of its ids exist.
-            complete = [v.kb for v in vocabularies if v.is_complete]
-            xrefs = self._xrefs.get((prefix_key(prefix), local), [])
-            own = [(kb, row) for kb, row in xrefs if kb in complete or not complete]
-            id = raw if own else id
+        # A knowledge base that is mostly this vocabulary knows best which of its ids exist.
+        whole = (kb.ids[len(kb) // 2].startswith(p) for kb, p, known, _ in vocabularies if known)
+        is_xref = bool(prefix) and not own and not withdrawn and not any(whole)
+        if is_xref and (others := self._xrefs.get((prefix_key(prefix), local))):
+            id, own = raw, others
         form = _form_of(id)
         kbs: _Kbs = list(dict.fromkeys(kb for kb, _ in own)) or [v.kb for v in vocabularies]
         pair = Pair(Cell(raw))  # `check` knows its place
