@@ -16,6 +16,7 @@ CONCEPTS = [
     Concept("HP:0001251", ("Ataxia",)),
     Concept("HP:0001252", ('Hypotonia, "floppy"', "Low tone")),
     Concept("HP:0009999", (), replaced_by="HP:0001250"),
+    Concept("HP:0009998", (), consider=("HP:0001251",)),
 ]
 
 
@@ -54,6 +55,12 @@ def test_wrong_ids_are_listed_with_their_place(check, tmp_path):
     assert status == 1
     assert "Ataxia" in table and "HP:0001251 Ataxia 1.00" in table and "line 2, column 11" in table
     assert notes == "2 ids: 1 agrees, 1 other concept.\n"
+
+
+def test_ids_to_consider_have_no_score(check, tmp_path):
+    check(written(tmp_path / "a.txt", "HP:0009998\n"), "-o", tmp_path / "a.csv")
+    _, row = csv.reader((tmp_path / "a.csv").open(newline=""))
+    assert row[2:5] == ["retired", "no replacement: ask a person", "HP:0001251 Ataxia"]
 
 
 def test_each_unknown_prefix_is_reported_once(check, tmp_path):
@@ -171,6 +178,7 @@ FIXES = {
         "\ufeffFit (HP:0009999)\r\nAtaxia (HP:0009999) HP:0009999\r\n",
         "\ufeffFit (HP:0009999)\r\nAtaxia (HP:0009999) HP:0001250\r\n",
     ),
+    "a2.md": ("(HPO 0009999), HP ID: 0009999", "(HPO 0001250), HP ID: 0001250"),
     "b.md": (
         "- [Seizure](http://purl.obolibrary.org/obo/HP_0009999), hpo:0009999",
         "- [Seizure](http://purl.obolibrary.org/obo/HP_0001250), hpo:0001250",

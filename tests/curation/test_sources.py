@@ -60,6 +60,11 @@ def test_json(tmp_path, indent):
         assert_in_place(pair, text)
 
 
+def test_the_key_gives_the_prefix(tmp_path):
+    pairs = pairs_in(tmp_path, "a.json", '{"hpo_id": "0001250", "hpo_name": "Seizure"}')
+    assert shown(pairs) == [("Seizure", "hpo:0001250", "$.hpo_id")]
+
+
 def test_json_lines(tmp_path):
     text = '{"id": "X:1", "name": "Gout"}\n\n{"id": "X:2", "label": "Gu\\u00efllain", "n": 1e5}\n'
     pairs = pairs_in(tmp_path, "a.jsonl", text)
