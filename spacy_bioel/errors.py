@@ -324,6 +324,7 @@ class Errors(metaclass=_Coded):
     B606 = "{path} has no vocabulary {unknown}; it has {known}. Correct --vocabulary, or download the vocabulary from Athena."
     B607 = "A document has the id {id!r:.40}, but note_id in NOTE_NLP is an integer. Name the documents by their note_id: in the column id of a table, or as 123.txt in a folder."
     B609 = "{kb} has no cross-reference to {name}; it has some to {known}. Correct --as, or add mappings: bioel kb add KB --sssom FILE"
+    B637 = "The id {id!r:.80} was retired in the knowledge base {kb} without a replacement. Ids to consider instead: {others}. Choose one of them, or search by name."
     B638 = "There is nothing to add. Name a source, or mappings: --sssom FILE"
 
 
@@ -378,6 +379,7 @@ class Warnings(metaclass=_Coded):
     W400 = "Not checked, because no knowledge base has all ids with the prefix {prefix}: {n:,}. To check them, add one: --kb FOLDER, or build it: bioel kb build FOLDER SOURCE"
     W401 = "{first} and {second} both have ids with the prefix {prefix}. An id is looked up in the first of them that knows it; if one is an older release, leave it out."
     W410 = "{links}: ids of {old}: {known:,}; others, which stay as they are: {n:,} ({first}). Check that OLD is the release with which it was annotated; ids without a prefix need --prefix, and a table needs a column such as id, or --columns."
+    W411 = "Skipped in folders, because they are empty or not text: {n:,} ({first}). To read such a file, convert it to text, or name it to see the error."
     W412 = "Ids that stay those of the knowledge base, because their concepts have no cross-reference to {name}: {n:,} ({first}). To add mappings: bioel kb add KB --sssom FILE"
     W413 = "{path}: mappings left out: {n:,} ({why}). Only exact mappings of concepts in the knowledge base are added."
     W414 = "Cross-references left out, because they or the ids of their concepts do not have the form PREFIX:ID: {n:,} ({first})."

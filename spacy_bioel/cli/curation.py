@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _MAX_IN_TABLE = 500
 _SUFFIXES = (".jsonl", ".csv", ".tsv", ".html")
+_NOT_TEXT = ("[B102]", "[B477]", "[B600]")  # an empty file, several files in one, or an image
 ReportOut = Annotated[
     list[Path] | None,
     Option(
@@ -100,6 +101,7 @@ def check_ids_command(
     counts: Counter[str] = Counter()
     unchecked: Counter[str] = Counter()
     corrections: list[tuple[Cell, str]] = []
+    skipped: list[Path] = []
     n_left = n_failed = 0
 
     def findings() -> Iterator[CheckedId]:
@@ -121,6 +123,9 @@ def check_ids_command(
                     if all or finding.is_wrong or finding.verdict.value == "close":
                         yield finding
             except BioelError as error:
+                if path not in files and str(error).startswith(_NOT_TEXT):
+                    skipped.append(path)
+                    continue
                 if len(paths) == 1:
                     raise
                 console.show_error(str(error))
@@ -139,6 +144,8 @@ def check_ids_command(
                     console.show_line("\n".join(line.rstrip("\r\n") for line in diff))
     for name, n in unchecked.items():
         console.show_note(Warnings.W400.format(n=n, prefix=name))
+    if skipped:
+        console.show_note(Warnings.W411.format(n=len(skipped), first=skipped[0]))
     _show_counts(counts, "id")
     if n_failed or n_left:
         raise Exit(2 if n_failed else 1)

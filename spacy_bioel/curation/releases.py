@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
@@ -149,7 +149,7 @@ def _id_fields(
             read.append(line)
             yield place, line
 
-    columns: Collection[int] | None = None  # of ids; empty: any may have ids
+    columns: Container[int] | None = None  # of ids; empty: any may have ids
     for place, row, record in split_rows(watched(), separator_of(path), quoted=format == "csv"):
         if columns is None and not row[0].startswith("#"):
             header = header_of(row)
