@@ -5,12 +5,20 @@ preferred name or a synonym of the concept with the id; a synonym with a typing 
 at least five letters that is not a symbol; a name of a sibling, also with a typing error, or of any
 concept, that the concept does not have; a retired id; and an id that does not exist. A verdict is
 right if it finds the wrong ids, and nothing wrong in the others.
+
+python -m benchmarks.run check_peers KB... --python PYTHON gives the same pairs to `bioel check` and
+to linkml-term-validator, in an environment of its own. It reads an ontology from OBO, SQLite or a
+service, so the concepts are written as OBO. Its setting is the strictest, without its cache of
+labels, which is written again for each id. Both check parsed pairs after loading, on one thread.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import re
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import process_time
@@ -19,9 +27,9 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from benchmarks.record import Row, SeedOption, question
+from benchmarks.record import Row, SeedOption, question, rows_of
 from spacy_bioel.curation.check import Checker
-from spacy_bioel.curation.pairs import Cell, IdVerdict, Pair
+from spacy_bioel.curation.pairs import Cell, CheckedId, IdVerdict, Pair
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.loading import load_model
 from spacy_bioel.text.normalize import normalize_name
@@ -36,12 +44,36 @@ WRONG = {
 KINDS = ("preferred", "synonym", "typo", *WRONG)
 _WORD = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][a-z]{4,}(?![A-Za-z0-9])")  # not symbols
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+# Run in another environment: reads names and ids by kind, prints which are called wrong, and times.
+_VALIDATE = """
+import json, sys, time
+from importlib.metadata import version
+from pathlib import Path
+from linkml_term_validator.models import ValidationConfig
+from linkml_term_validator.validator import EnumValidator
+config = ValidationConfig(oak_config_path=Path("oak.yaml"), cache_labels=False, strict_mode=True)
+validator, kinds = EnumValidator(config), json.load(sys.stdin)
+name, id, _ = kinds["preferred"][0]
+assert validator.validate_curie_label_pairs([(id, name, "")]) == []  # reads the ontology
+found = {}
+for kind, made in kinds.items():
+    pairs = [(id, name, str(at)) for at, (name, id, _) in enumerate(made)]
+    start = time.process_time()
+    issues = validator.validate_curie_label_pairs(pairs)
+    seconds = time.process_time() - start
+    wrong = {issue.enum_name for issue in issues if issue.is_error()}
+    found[kind] = [[place in wrong for _, _, place in pairs], seconds]
+print(json.dumps([found, version("linkml-term-validator")]))
+"""
+Made = list[tuple[str, str, str]]  # a name, an id, and the id that the name means
+FoldersArgument = Annotated[list[Path], typer.Argument(help="Knowledge bases with parents.")]
+NOption = Annotated[int, typer.Option(help="Pairs of each kind.")]
 
 
 @question("checks", key=("system", "kb", "kind", "metric"))
 def checks(
-    folders: Annotated[list[Path], typer.Argument(help="Knowledge bases with parents.")],
-    n: Annotated[int, typer.Option(help="Pairs of each kind.")] = 714,
+    folders: FoldersArgument,
+    n: NOption = 714,
     linker: Annotated[str, typer.Option(help="Pipeline to compare times with.")] = "starter",
     n_linked: Annotated[int, typer.Option(help="Names that are linked, to compare times.")] = 300,
     seed: SeedOption = 0,
@@ -53,10 +85,7 @@ def checks(
         for kind in KINDS:
             pairs = make.pairs(kind, n)
             names += [name for name, _, _ in pairs]
-            checked = [Pair(Cell(id), (Cell(name),), True) for name, id, _ in pairs]
-            start = process_time()
-            findings = list(map(checker.check, checked))
-            seconds = process_time() - start
+            findings, seconds = _check(checker, pairs)
             about = {"system": "bioel check", "kb": folder.name, "kind": kind, "n": len(pairs)}
             if not pairs:
                 continue
@@ -86,13 +115,76 @@ def checks(
             yield about | {"metric": "ms_per_pair", "value": value}
 
 
+@question("check_peers", key=("system", "kb", "kind", "metric"))
+def check_peers(
+    folders: FoldersArgument,
+    python: Annotated[Path, typer.Option(help="Python with linkml-term-validator.")],
+    n: NOption = 714,
+    seed: SeedOption = 0,
+) -> Iterator[Row]:
+    for folder in folders:
+        kb = KnowledgeBase.open(folder)
+        checker, make = Checker([kb]), _Maker(kb, seed)
+        pairs = {kind: made for kind in KINDS if (made := make.pairs(kind, n))}
+        ours = {kind: _check(checker, made) for kind, made in pairs.items()}
+        theirs, version = _validate(python, kb, pairs)
+        systems = {
+            "bioel check": {k: ([f.is_wrong for f in found], s) for k, (found, s) in ours.items()},
+            "linkml-term-validator": theirs,
+        }
+        for system, kinds in systems.items():
+            for kind, (wrong, seconds) in kinds.items():
+                values = {
+                    "wrong_percent": 100 * float(np.mean(wrong)),
+                    "ms_per_pair": 1000 * seconds / len(wrong),
+                }
+                about = {"kb": folder.name, "kind": kind, "n": len(wrong), "version": version}
+                yield from rows_of(system, values, digits=3, **about)
+
+
+def _check(checker: Checker, made: Made) -> tuple[list[CheckedId], float]:
+    """Return findings on pairs, and the processor time in seconds."""
+    pairs = [Pair(Cell(id), (Cell(name),), True) for name, id, _ in made]
+    start = process_time()
+    return list(map(checker.check, pairs)), process_time() - start
+
+
+def _validate(
+    python: Path, kb: KnowledgeBase, pairs: dict[str, Made]
+) -> tuple[dict[str, tuple[list[bool], float]], str]:
+    """Return which pairs linkml-term-validator calls wrong, with the seconds, and its version."""
+    preferred = list(map(kb.preferred_name, range(len(kb))))
+    old = ((id, preferred[row]) for id, row in zip(kb.retired, kb.retired_targets, strict=True))
+    with tempfile.TemporaryDirectory() as scratch:
+        ontology, config = Path(scratch) / "kb.obo", Path(scratch) / "oak.yaml"
+        with ontology.open("w", encoding="utf8") as file:
+            file.write("format-version: 1.2\n")
+            for id, name in zip(kb.ids, preferred, strict=True):
+                file.write(f"\n[Term]\nid: {id}\nname: {name}\n")
+            for id, name in old:
+                file.write(f"\n[Term]\nid: {id}\nname: {name}\nis_obsolete: true\n")
+        prefixes = sorted({id.partition(":")[0] for id in kb.ids})
+        adapters = {prefix: f"simpleobo:{ontology}" for prefix in prefixes}
+        config.write_text(json.dumps({"ontology_adapters": adapters}), "utf8")  # JSON is YAML
+        done = subprocess.run(
+            [python.absolute(), "-I", "-c", _VALIDATE],
+            cwd=scratch,
+            input=json.dumps(pairs),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    found, version = json.loads(done.stdout.splitlines()[-1])
+    return found, version
+
+
 class _Maker:
     """Makes pairs of a name, an id, and the id that the name means, from a knowledge base."""
 
     def __init__(self, kb: KnowledgeBase, seed: int) -> None:
         self._kb, self._rng = kb, random.Random(seed)
 
-    def pairs(self, kind: str, n: int) -> list[tuple[str, str, str]]:
+    def pairs(self, kind: str, n: int) -> Made:
         make: Callable[[], tuple[str, str, str] | None] = getattr(self, f"_{kind}")
         made: dict[tuple[str, str, str], None] = {}
         for _ in range(50 * n):

@@ -30,7 +30,7 @@ MODULES = {
     "names": ["names"],
     "no_labels": ["no_labels"],
     "probing": ["probing"],
-    "checks": ["checks"],
+    "checks": ["checks", "check_peers"],
     "contextual_speed": ["contextual_speed"],
     "rivals": ["documents", "dictionary", "scispacy"],
     "scale": ["spark", "pubmed", "knowledge_base"],

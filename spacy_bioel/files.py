@@ -13,17 +13,31 @@ import shutil
 import socket
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import TextIO
 from uuid import uuid4
 
+from spacy_bioel.errors import BioelError, Errors
+
 _AT_FDCWD = -100  # this and the next constant are arguments of renameat2(2)
 _RENAME_EXCHANGE = 2
 # Files in these folders, such as redirection targets, are written to directly and never replaced.
 _SYSTEM_FOLDERS = (Path("/dev"), Path("/proc"))
+
+
+def suffix_of(path: str, suffixes: Sequence[str]) -> str:
+    """Return the suffix of a file name, one of `suffixes`; "" if the name has no dot.
+
+    RAISES BioelError: [B198] for any other suffix.
+    """
+    name = Path(path).name.lower()
+    known = [suffix for suffix in suffixes if name.endswith(suffix)]
+    if not known and Path(path).suffix:
+        raise BioelError(Errors.B198.format(path=path, known=", ".join(suffixes)))
+    return max(known, key=len, default="")
 
 
 @contextmanager

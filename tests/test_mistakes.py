@@ -44,6 +44,7 @@ CONCEPTS = [
     Concept("X:1", ("Fever", "pyrexia"), types=("T1",)),
     Concept("X:2", ("Cough",), types=("T2",)),
     Concept("X:9", (), replaced_by="X:1"),
+    Concept("X:0", (), consider=("X:1",)),
 ]
 
 

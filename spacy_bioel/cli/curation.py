@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext
 from functools import cache
-from itertools import chain, islice
+from itertools import chain, islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,23 +17,27 @@ from spacy_bioel.cli import console
 from spacy_bioel.cli.kb_build import parse_columns
 from spacy_bioel.cli.kb_show import open_kb_argument
 from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.files import suffix_of
 from spacy_bioel.io.open import WORKBOOKS
-from spacy_bioel.text.normalize import escape_formula
+from spacy_bioel.io.table import Column
+from spacy_bioel.text.normalize import escape_formula, table_line
 
 if TYPE_CHECKING:
     from spacy_bioel.curation.pairs import Cell, CheckedId
-    from spacy_bioel.curation.releases import MovedId
 
 _MAX_IN_TABLE = 500
+_SUFFIXES = (".jsonl", ".csv", ".tsv", ".html")
+_NOT_TEXT = ("[B102]", "[B477]", "[B600]")  # an empty file, several files in one, or an image
 ReportOut = Annotated[
-    Path | None,
+    list[Path] | None,
     Option(
         "--output",
         "-o",
         metavar="OUT",
-        help="File of the report: .jsonl, .csv, .tsv or .html. Default: a table.",
+        help="File of the report: .jsonl, .csv, .tsv or .html; repeatable. Default: a table.",
     ),
 ]
+Columns = Annotated[str, Option(help="Columns of tables, by name or number: id=HPO,name=Finding.")]
 
 
 def check_ids_command(
@@ -50,9 +54,7 @@ def check_ids_command(
     ] = None,
     output: ReportOut = None,
     all: Annotated[bool, Option("--all", help="Also list pairs that are right.")] = False,
-    columns: Annotated[
-        str, Option(help="Columns of tables, by name or number: id=HPO,name=Finding.")
-    ] = "",
+    columns: Columns = "",
     prefix: console.Prefix = "",
     baseline: Annotated[
         Path | None,
@@ -87,18 +89,19 @@ def check_ids_command(
     from spacy_bioel.curation.check import Checker
     from spacy_bioel.curation.ids import split_id
 
-    console.check_distinct([*files, baseline], [output, fix])
+    console.check_distinct([*files, baseline], [*(output or ()), fix])
     paths = list(sources.files_in(files))
     suffixes = {"" if path == Path("-") else path.suffix or "." for path in paths}
     is_fixable = len(paths) == 1 and suffixes.isdisjoint({"", ".gz", ".zst", ".zip", *WORKBOOKS})
     if fix is not None and not is_fixable:
         raise BioelError(Errors.B604.format(out=fix, found=", ".join(map(str, paths[:3]))))
     accepted = frozenset(report.read_baseline(baseline) if baseline else ())
-    at_columns = parse_columns(columns)
+    at_columns = _id_columns(columns)
     checker = Checker(kb or ["starter"])
     counts: Counter[str] = Counter()
     unchecked: Counter[str] = Counter()
     corrections: list[tuple[Cell, str]] = []
+    skipped: list[Path] = []
     n_left = n_failed = 0
 
     def findings() -> Iterator[CheckedId]:
@@ -120,6 +123,9 @@ def check_ids_command(
                     if all or finding.is_wrong or finding.verdict.value == "close":
                         yield finding
             except BioelError as error:
+                if path not in files and str(error).startswith(_NOT_TEXT):
+                    skipped.append(path)
+                    continue
                 if len(paths) == 1:
                     raise
                 console.show_error(str(error))
@@ -138,9 +144,19 @@ def check_ids_command(
                     console.show_line("\n".join(line.rstrip("\r\n") for line in diff))
     for name, n in unchecked.items():
         console.show_note(Warnings.W400.format(n=n, prefix=name))
+    if skipped:
+        console.show_note(Warnings.W411.format(n=len(skipped), first=skipped[0]))
     _show_counts(counts, "id")
     if n_failed or n_left:
         raise Exit(2 if n_failed else 1)
+
+
+def _id_columns(text: str) -> dict[str, Column]:
+    """Parse --columns. RAISES BioelError: [B127] for other keys than "id" and perhaps "name"."""
+    columns = parse_columns(text)
+    if columns and columns.keys() | {"name"} != {"id", "name"}:
+        raise BioelError(Errors.B127.format(path="--columns", found=[*columns], known=["name"]))
+    return columns
 
 
 def _show_counts(counts: Counter[str], noun: str) -> None:
@@ -149,34 +165,34 @@ def _show_counts(counts: Counter[str], noun: str) -> None:
 
 
 def _write_report(
-    out: Path | None,
+    outs: Collection[Path] | None,
     title: str,
     columns: Sequence[str],
     rows: Iterator[tuple[dict[str, Any], Sequence[str]]],
 ) -> None:
-    """Write a report to a file, or show its first rows as a table.
+    """Write a report to files, or show its first rows as a table.
 
     rows (Iterator): Pairs of a JSON value and table cells. Lines of cells may begin with ids.
     """
-    from spacy_bioel.export.formats import suffix_of, table_line
-    from spacy_bioel.export.pages import PAGES
-
-    if out is None:
+    if not outs:
         if shown := [cells for _, cells in islice(rows, _MAX_IN_TABLE)]:
             console.show_table(columns, shown)
             if n_more := sum(1 for _ in rows):
-                console.show_note(f"and {n_more:,} more: -o OUT.csv lists all.")
+                console.show_note(f"and {n_more:,} more, listed only in a file.")
         return
-    suffix = suffix_of(str(out), (".jsonl", ".csv", ".tsv", ".html"))
-    with console.writing(out) as file:
-        if suffix == ".html":
-            about = {"title": title, "columns": columns, "rows": (cells for _, cells in rows)}
-            file.writelines(PAGES.get_template("table.html").generate(about))
-        elif suffix in (".csv", ".tsv"):
-            lines = chain([columns], (map(escape_formula, cells) for _, cells in rows))
-            file.writelines(table_line(cells, "\t" if suffix == ".tsv" else ",") for cells in lines)
-        else:
-            file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record, _ in rows)
+    suffixes = [suffix_of(str(out), _SUFFIXES) for out in outs]
+    for out, suffix, copy in zip(outs, suffixes, tee(rows, len(outs)), strict=True):
+        with console.writing(out) as file:
+            if suffix == ".html":
+                from spacy_bioel.export.pages import PAGES
+
+                about = {"title": title, "columns": columns, "rows": (cells for _, cells in copy)}
+                file.writelines(PAGES.get_template("table.html").generate(about))
+            elif separator := {".csv": ",", ".tsv": "\t"}.get(suffix):
+                lines = chain([columns], (map(escape_formula, cells) for _, cells in copy))
+                file.writelines(table_line(cells, separator) for cells in lines)
+            else:
+                file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row, _ in copy)
 
 
 OldKb = Annotated[str, Argument(metavar="OLD", help="Knowledge base of the old release.")]
@@ -197,14 +213,15 @@ def diff_command(
 
     The changes are: added; replaced, by a new id; merged, into a concept that existed; split, if
     the names are now those of several concepts; consider, if a person has to choose; gone; renamed;
-    parents changed; name moved, to another concept; name ambiguous, since it has a second concept.
+    parents changed; name added or name gone, for a synonym; name moved, to another concept; name
+    ambiguous, since it has a second concept.
 
     Example: `bioel kb diff kb/hp-2024 kb/hp-2026 -o changes.html`
     """
     from spacy_bioel.curation.releases import compare_releases, migrated_lines
     from spacy_bioel.curation.sources import files_in
 
-    console.check_distinct([*(annotations or ())], [output])
+    console.check_distinct([*(annotations or ())], output or ())
     before, after = open_kb_argument(old), open_kb_argument(new)
     lines = (migrated_lines(p, before, before, prefix=prefix) for p in files_in(annotations or ()))
     moves = chain.from_iterable(moves for _, moves in chain.from_iterable(lines))
@@ -241,14 +258,15 @@ def migrate_command(
             "table.",
         ),
     ] = None,
-    all: Annotated[bool, Option("--all", help="Also list the ids that moved.")] = False,
+    all: Annotated[bool, Option("--all", help="Also list ids that moved, or OLD lacks.")] = False,
+    columns: Columns = "",
     prefix: console.Prefix = "",
 ) -> None:
     """Replace the ids of annotations that have a replacement in a new release.
 
     LINKS is a file or a folder, such as the output of `bioel link`. Only the ids of links change,
     never a text. An id without a replacement, or with several to consider, stays as it is, and is
-    listed.
+    listed. So does an id that OLD does not have, which is only counted if its prefix is another.
 
     Example: `bioel migrate links.jsonl kb/hp-2024 kb/hp-2026 -o links-2026.jsonl`
     """
@@ -258,32 +276,34 @@ def migrate_command(
 
     console.check_distinct([links], [out, rest])
     kbs = open_kb_argument(old), open_kb_argument(new)
+    options: Any = {"columns": _id_columns(columns), "prefix": prefix}
     counts: Counter[str] = Counter()
+    others: dict[str, None] = {}  # ids that OLD does not have
+    unknown, hidden = ("in neither release", "not in OLD"), ("unchanged", "moved", "not in OLD")
 
-    def moves() -> Iterator[MovedId]:
+    def rows() -> Iterator[tuple[dict[str, object], tuple[str, ...]]]:
         with new_folder(out) if links.is_dir() else nullcontext(out) as target:
             for path in files_in([links]):
-                to = target / path.relative_to(links) if links.is_dir() else target
                 # BRAT has an empty file for a text without mentions.
                 is_empty = path.exists() and not path.stat().st_size
-                with console.writing(to) as file:
-                    for line, found in (
-                        () if is_empty else migrated_lines(path, *kbs, prefix=prefix)
-                    ):
+                with console.writing(target / path.relative_to(links)) as file:
+                    for line, moves in () if is_empty else migrated_lines(path, *kbs, **options):
                         file.write(line)
-                        counts.update(move.status for move in found)
-                        yield from found
+                        for move in moves:
+                            status, id, name, to, place = move
+                            counts[status] += 1
+                            others.update({id: None} if status in unknown else {})
+                            if all and status != "unchanged" or status not in hidden:
+                                cells = status, id, name, "\n".join(to), str(place)
+                                yield move._asdict() | {"place": str(place)}, cells
 
-    hidden = ("unchanged",) if all else ("unchanged", "moved")
-    listed = (move for move in moves() if move.status not in hidden)
-    rows = (
-        (m._asdict() | {"place": str(m.place)}, (*m[:3], "\n".join(m.to), str(m.place)))
-        for m in listed
-    )
-    _write_report(rest, "Migrated ids", ("status", "id", "name", "now", "place"), rows)
+    columns_of_rest = ("status", "id", "name", "now", "place")
+    _write_report([rest] if rest else (), "Migrated ids", columns_of_rest, rows())
     _show_counts(counts, "id")
-    if not counts.keys() - {"in neither release"}:
-        console.show_note(Warnings.W410.format(links=links, old=kbs[0].where))
+    if others or not counts:
+        about = {"links": links, "old": kbs[0].where, "first": ", ".join(islice(others, 3))}
+        n = sum(counts[status] for status in unknown)
+        console.show_note(Warnings.W410.format(n=n, known=counts.total() - n, **about))
 
 
 def relink_command(
@@ -302,7 +322,6 @@ def relink_command(
     """
     from spacy_bioel.cli import inputs
     from spacy_bioel.curation.relink import relinked
-    from spacy_bioel.export.formats import suffix_of
     from spacy_bioel.io.jsonl import read_documents_jsonl
 
     console.check_distinct([links, texts], [out])

@@ -24,6 +24,7 @@ from typer import Argument, Exit, Option
 from spacy_bioel import __version__
 from spacy_bioel.cli import console
 from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.files import suffix_of
 from spacy_bioel.kb.folder import has_columns
 
 if TYPE_CHECKING:
@@ -144,9 +145,9 @@ def link_command(
     """
     from spacy_bioel.cli import inputs
     from spacy_bioel.cli.partial import check_run, counting, partial_links
-    from spacy_bioel.curation.mappings import LinksAs
+    from spacy_bioel.curation.mappings import LinksAs, has_omop_ids
     from spacy_bioel.export.rows import check_linker, link_mentions, link_texts
-    from spacy_bioel.loading import add_context, fact_names
+    from spacy_bioel.loading import add_context, fact_names, find_linker
 
     model, source = _model_and_input(arguments)
     is_given = mentions is MentionSource.GIVEN
@@ -219,6 +220,9 @@ def link_command(
             first = ", ".join(id for id, _ in kept_ids.most_common(5))
             about = {"n": kept_ids.total(), "name": vocabulary, "first": first}
             console.show_note(Warnings.W412.format(**about))
+        linker = find_linker(nlp)
+        if ".note_nlp.csv" in outputs.values() and not (linker and has_omop_ids(linker.kb)):
+            console.show_note(Warnings.W415.format(kb=model))
     show_totals(totals)
 
 
@@ -284,7 +288,6 @@ def patient_command(
     """
     from spacy_bioel.cli import inputs
     from spacy_bioel.export import patients
-    from spacy_bioel.export.formats import suffix_of
     from spacy_bioel.export.rows import Totals, check_linker, link_texts
 
     outputs = {name: suffix_of(name, patients.PATIENT_SUFFIXES) for name in output or ["-"]}

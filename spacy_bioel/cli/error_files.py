@@ -25,10 +25,9 @@ from spacy_bioel.evaluation.evaluate import (
 )
 from spacy_bioel.evaluation.protocols import KINDS, MARKS, PAIRING
 from spacy_bioel.evaluation.run import Predicted, knowledge_of
-from spacy_bioel.export.formats import table_line
 from spacy_bioel.export.pages import PAGES
 from spacy_bioel.linking.pipe import Linker
-from spacy_bioel.text.normalize import escape_formula
+from spacy_bioel.text.normalize import escape_formula, table_line
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 NameOf = Callable[[str], str]  # maps an id to its preferred name; "" if unknown

@@ -35,6 +35,7 @@ from spacy_bioel.corpus import declare_labels, doc_to_text, read_docs, read_text
 from spacy_bioel.errors import BioelError, Errors, Warnings, shortened
 from spacy_bioel.evaluation.run import check_gold, with_ids_by_xrefs
 from spacy_bioel.export.formats import (
+    SUFFIXES,
     WITH_CONTEXT,
     WITH_FAILURES,
     WITH_XREFS,
@@ -43,11 +44,10 @@ from spacy_bioel.export.formats import (
     Write,
     format_of,
     read_parquet,
-    suffix_of,
 )
 from spacy_bioel.export.patients import Note
 from spacy_bioel.export.rows import Document, LinkedText, Totals
-from spacy_bioel.files import is_stream
+from spacy_bioel.files import is_stream, suffix_of
 from spacy_bioel.io.brat import read_brat
 from spacy_bioel.io.formats import CORPUS_FORMATS, detect_corpus_format
 from spacy_bioel.io.jsonl import read_documents_jsonl
@@ -407,7 +407,7 @@ def outputs_of(
     xrefs, context (bool): Whether cross-references and the context of mentions are written.
     RAISES BioelError: [B198] for an unknown format, [B324] for a format without cross-references.
     """
-    outputs = {name: suffix_of(name) for name in names}
+    outputs = {name: suffix_of(name, SUFFIXES) for name in names}
     for name, suffix in outputs.items():
         if xrefs and suffix not in WITH_XREFS:
             raise BioelError(Errors.B324.format(path=name, option="--xrefs"))

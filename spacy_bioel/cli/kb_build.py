@@ -414,14 +414,14 @@ def compact(
     done = compact_kb(kb, forget_retired=forget_retired)
     megabytes = round(done.n_bytes / 1e6, 1)
     n_forgotten = 0 if done.edit is None else -done.edit.retired
-    notes = []
+    lines = []
     if done.leftovers:
         n_removed = console.count_of(done.leftovers, "unused item")
-        notes.append(f"Removed {n_removed} ({megabytes:,} MB).")
+        lines.append(f"Removed {n_removed} ({megabytes:,} MB).")
     if n_forgotten:
-        notes.append(f"Forgot {console.count_of(n_forgotten, 'retired id')}.")
+        lines.append(f"Forgot {console.count_of(n_forgotten, 'retired id')}.")
     if done.edit is not None and done.edit.vectors_outdated:
-        notes.append(f"The vectors are outdated: run bioel kb encode {kb} MODEL (no new names).")
-    console.show_note(" ".join(notes) or "Nothing to remove.")
+        lines.append(f"The vectors are outdated: run bioel kb encode {kb} MODEL (no new names).")
+    console.show_note(" ".join(lines) or "Nothing to remove.")
     content = {"leftovers": done.leftovers, "megabytes": megabytes, "forgotten": n_forgotten}
     console.write_json(json_file, content)

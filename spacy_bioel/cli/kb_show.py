@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import repeat
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from typer import Argument, Exit, Option
 
 from spacy_bioel.cli import console
 from spacy_bioel.errors import Warnings
+from spacy_bioel.files import suffix_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, corrected, search_names
 from spacy_bioel.kb.vector_files import describe_vectors
 
@@ -63,8 +65,7 @@ def list_kbs(json_file: console.Json = None) -> None:
     if console.write_json(json_file, kbs):
         keys = ("name", "contents", "release", "concepts", "source", "licence")
         for kb in kbs:
-            n = kb["concepts"]
-            kb["concepts"] = "not built yet" if n is None else f"{n:,}"
+            kb["concepts"] = "not built yet" if (n := kb["concepts"]) is None else f"{n:,}"
         console.show_table(keys, [[str(kb[key]) for key in keys] for kb in kbs])
 
 
@@ -115,16 +116,14 @@ def describe_kb(base: KnowledgeBase) -> dict[str, Any]:
 
 def _info_rows(about: dict[str, Any], *, kb: str) -> Iterator[tuple[str, str]]:
     for key, value in about.items():
-        if key == "types":
-            shown = [f"{name} {n:,}" for name, n in value.items()]
-            yield "types", ", ".join(_shorten_list(shown, 12))
+        if key in ("types", "names_of_sources"):
+            shown = [f"{name or 'unnamed'} {n:,}" for name, n in value.items()]
+            n = 12 if key == "types" else len(shown)
+            yield key.replace("_", " "), ", ".join(_shorten_list(shown, n))
         elif key == "counts":
             yield from (
                 (MEANINGS_OF_COUNTS.get(name, name), f"{n:,}") for name, n in value.items() if n
             )
-        elif key == "names_of_sources":
-            shown = [f"{name or 'unnamed'} {n:,}" for name, n in value.items()]
-            yield "names of sources", ", ".join(shown)
         elif key == "vectors":
             encode = f"run bioel kb encode {kb} MODEL"
             shown = [
@@ -162,12 +161,37 @@ def show(
     Example: `bioel kb show starter:mesh MESH:D009270`
     """
     base = open_kb_argument(kb)
-    about = _describe_concept(base, id)
+    concept, row = base[id], base.find(id)
+    names, sources = concept.names, base.sources_of(row)
+    related = {"parents": base.parents_of(row), "children": base.children_of(row)}
+    about: dict[str, Any] = {
+        "id": concept.id,
+        **({"asked_for": id} if concept.id != id else {}),
+        "preferred_name": names[0],
+        "names": [{"name": n, "source": source} for n, source in zip(names, sources, strict=True)],
+        "definition": concept.definition,
+        "types": list(concept.types),
+        **{
+            relation: [{"id": base.ids[r], "name": base.preferred_name(r)} for r in rows.tolist()]
+            for relation, rows in related.items()
+        },
+        "xrefs": list(concept.xrefs),
+        "retired_ids": list(base.retired_ids_of(row)),
+    }
     if console.write_json(json_file, about):
-        title = f"{about['id']} {about['preferred_name']}"
-        title += f" (replaced {about['asked_for']})" if "asked_for" in about else ""
-        rows = [(field, value) for field, value in _concept_rows(about).items() if value]
-        console.show_table((), rows, title=title)
+        title = f"{concept.id} {names[0]}{f' (replaced {id})' if concept.id != id else ''}"
+        named = zip(names, sources if len({*sources}) > 1 else repeat(""), strict=False)
+        parents, children = ([" ".join(of.values()) for of in about[key]] for key in related)
+        rows = {
+            "names": "\n".join(f"{name} ({source})" if source else name for name, source in named),
+            "definition": concept.definition,
+            "types": ", ".join(concept.types),
+            "parents": "\n".join(parents),
+            "children": "\n".join(_shorten_list(children, 20)),
+            "cross-references": ", ".join(concept.xrefs),
+            "retired ids": ", ".join(about["retired_ids"]),
+        }
+        console.show_table((), [row for row in rows.items() if row[1]], title=title)
         console.show_note(f"Knowledge base: {base.releases[0]}")
 
 
@@ -191,10 +215,8 @@ def search(
         if hits:
             console.show_note(f"No name is similar to {query!r}; searched for {respelled!r}.")
     if console.write_json(json_file, [asdict(hit) for hit in hits]):
-        rows = []
-        for hit in hits:
-            id, preferred, types = hit.concept.id, hit.concept.names[0], hit.concept.types
-            rows.append((id, preferred, hit.name, ", ".join(types), f"{hit.score:.2f}"))
+        named = [(hit, hit.concept) for hit in hits]
+        rows = [(c.id, c.names[0], h.name, ", ".join(c.types), f"{h.score:.2f}") for h, c in named]
         if rows:
             console.show_table(("id", "preferred name", "matched name", "types", "score"), rows)
         else:
@@ -202,48 +224,6 @@ def search(
         console.show_note(f"Knowledge base: {base.releases[0]}")
     if not hits:
         raise Exit(1)
-
-
-def _describe_concept(base: KnowledgeBase, id: str) -> dict[str, Any]:
-    """Describe a concept as JSON values. RAISES BioelError: [B337] for an unknown id."""
-    concept, row = base[id], base.find(id)
-    related = {"parents": base.parents_of(row), "children": base.children_of(row)}
-    return {
-        "id": concept.id,
-        **({"asked_for": id} if concept.id != id else {}),
-        "preferred_name": concept.names[0],
-        "names": [
-            {"name": name, "source": source}
-            for name, source in zip(concept.names, base.sources_of(row), strict=True)
-        ],
-        "definition": concept.definition,
-        "types": list(concept.types),
-        **{
-            relation: [{"id": base.ids[r], "name": base.preferred_name(r)} for r in rows.tolist()]
-            for relation, rows in related.items()
-        },
-        "xrefs": list(concept.xrefs),
-        "retired_ids": list(base.retired_ids_of(row)),
-    }
-
-
-def _concept_rows(about: dict[str, Any]) -> dict[str, str]:
-    n_sources = len({entry["source"] for entry in about["names"]})
-    names = []
-    for entry in about["names"]:
-        shows_source = n_sources > 1 and entry["source"]
-        names.append(f"{entry['name']} ({entry['source']})" if shows_source else entry["name"])
-    parents = [f"{parent['id']} {parent['name']}" for parent in about["parents"]]
-    children = [f"{child['id']} {child['name']}" for child in about["children"]]
-    return {
-        "names": "\n".join(names),
-        "definition": about["definition"],
-        "types": ", ".join(about["types"]),
-        "parents": "\n".join(parents),
-        "children": "\n".join(_shorten_list(children, 20)),
-        "cross-references": ", ".join(about["xrefs"]),
-        "retired ids": ", ".join(about["retired_ids"]),
-    }
 
 
 def export_command(
@@ -258,7 +238,6 @@ def export_command(
     Example: `bioel kb export my_kb -o my_kb.sssom.tsv`
     """
     from spacy_bioel.curation.mappings import sssom_lines
-    from spacy_bioel.export.formats import suffix_of
 
     suffix_of(str(output), (".sssom.tsv",))
     left_out = Counter[str]()

@@ -37,6 +37,7 @@ _MAX_SEARCHED = 200  # characters; no concept has a longer name that a search wo
 _N_PROPOSALS = 3
 _N_SEARCHED = 6  # names that are similar to a name
 _MIN_LETTERS = 5  # in a word that may have a typing error; shorter words are other words
+_LOW = 0.7  # likeness of a short form or an irregular plural, at most
 _MAX_ERRORS = 2  # words of a name with a typing error
 _N_SAMPLED = 5000  # ids that show the forms of a vocabulary's ids
 _MIN_SHARE = 0.1  # of a knowledge base, for its ids with a prefix to be complete
@@ -53,11 +54,11 @@ class _Vocabulary(NamedTuple):
     kb: KnowledgeBase
     prefix: str
     is_complete: bool  # else the ids are imports or bundled, and a missing id may exist
-    forms: frozenset[str]  # of ids, such as "HP:0000000"
+    forms: frozenset[str]  # of ids, such as "HP:0000000"; "P:#" for numbers of any length
 
 
 def _form_of(id: str) -> str:
-    return re.sub(r"\d", "0", id)
+    return re.sub(r"\d", "0", re.sub(r"(?<!\d)(?:0|[1-9]\d{0,2})$", "#", id))
 
 
 def _vocabularies_of(kb: KnowledgeBase) -> Iterator[_Vocabulary]:
@@ -131,12 +132,14 @@ class Checker:
         vocabularies = self._vocabularies.get(prefix_key(prefix), [])
         spelled = [(v.kb, v.prefix + form) for v in vocabularies for form in (local, local.upper())]
         known = ((id, [(kb, row)]) for kb, id in spelled if (row := kb.find(id)) >= 0)
-        id, own = next(known, (spelled[0][1] if spelled else local, _Own()))
-        is_xref = bool(prefix) and not own and not any(v.is_complete for v in vocabularies)
-        if is_xref and (others_of := self._xrefs.get((prefix_key(prefix), local), [])):
-            id, own = raw, others_of
-        elif not vocabularies:
-            id = raw
+        id, own = next(known, (spelled[0][1] if spelled else raw, _Own()))
+        withdrawn = [(v.kb, v.kb.withdrawn[id]) for v in vocabularies if id in v.kb.withdrawn]
+        # A knowledge base that is mostly this vocabulary knows best which of its ids exist.
+        whole = (kb.ids[len(kb) // 2].startswith(p) for kb, p, known, _ in vocabularies if known)
+        is_xref = bool(prefix) and not own and not withdrawn and not any(whole)
+        if is_xref and (others := self._xrefs.get((prefix_key(prefix), local))):
+            id, own = raw, others
+        form = _form_of(id)
         kbs: _Kbs = list(dict.fromkeys(kb for kb, _ in own)) or [v.kb for v in vocabularies]
         pair = Pair(Cell(raw))  # `check` knows its place
         if prefix and not kbs:
@@ -156,11 +159,11 @@ class Checker:
                 verdict = IdVerdict.AGREES
             elif likeness:
                 verdict = IdVerdict.SYNONYM if normalized in own_names else IdVerdict.CLOSE
-        elif others := [(v.kb, v.kb.withdrawn[id]) for v in vocabularies if id in v.kb.withdrawn]:
-            verdict, (kb, listed) = IdVerdict.RETIRED, others[0]
+        elif withdrawn:
+            verdict, (kb, listed) = IdVerdict.RETIRED, withdrawn[0]
             consider = [(other, kb.find(other)) for other in listed]
             proposals = tuple(Meaning(i, kb.preferred_name(r), 0.0) for i, r in consider if r >= 0)
-        elif not any(_form_of(id) in vocabulary.forms for vocabulary in vocabularies):
+        elif all(v.forms.isdisjoint((form, form.rstrip("0") + "#")) for v in vocabularies):
             verdict = IdVerdict.MALFORMED
         else:
             first = vocabularies[0]
@@ -170,7 +173,7 @@ class Checker:
             verdict = IdVerdict.UNKNOWN if is_unknown else IdVerdict.NOT_CHECKED
         if name and not likeness and not proposals and verdict is not IdVerdict.NOT_CHECKED:
             proposals = _meanings_of(name, kbs)
-        is_certain = bool(found and verdict is IdVerdict.RETIRED and (likeness or not name))
+        is_certain = bool(found) and verdict is IdVerdict.RETIRED and (likeness > _LOW or not name)
         return CheckedId(pair, verdict, id, name, found, proposals, is_certain)
 
     @cached_property
@@ -221,12 +224,21 @@ def _likeness(name: str, own: Iterable[str], kbs: _Kbs) -> float:
     """Return the likeness of a normalised name that no concept has, 0 if it is another name.
 
     Names may differ in typing errors, in the order of words, and in endings such as plurals. A
-    respelling that is the name of another concept, or a word of names, is not an error.
+    respelling that is the name of another concept, or a word of names, is not an error. "Mouse" may
+    be short for "house mouse", or "mice", if this is clear.
     """
     likeness, errors = max((_compare(name, other) for other in own), default=(0.0, ()))
     if errors and any(_is_name(other, kbs) for other in respellings(name)):
         return 0.0
-    return 0.0 if any(_is_known_word(error, kb) for error in errors for kb in kbs) else likeness
+    if any(_is_known_word(error, kb) for error in errors for kb in kbs):
+        return 0.0
+    end = f" {name}"
+    if likeness >= _LOW or not (likeness or any(other.endswith(end) for other in own)):
+        return likeness
+    meanings = _meanings_of(name, kbs)
+    best, *others = [normalize_name(meaning.name) for meaning in meanings] or [""]
+    is_clear = best in own and not any(other.endswith(end) for other in others)
+    return min(meanings[0].score, _LOW) if is_clear else 0.0
 
 
 def _compare(name: str, other: str) -> tuple[float, tuple[str, ...]]:
@@ -281,11 +293,11 @@ def _meanings_of(name: str, kbs: _Kbs) -> tuple[Meaning, ...]:
     if all(rows[0] < 0 for _, rows, _ in named):
         found = [(kb, kb.ngrams.search([query], _N_SEARCHED)) for kb in kbs]
         named = [(kb, rows, scores) for kb, ([rows], [scores]) in found]
-    meanings: dict[str, Meaning] = {}
+    best: dict[str, tuple[float, KnowledgeBase, int]] = {}
     for kb, rows, scores in named:
         starts, concepts, is_preferred = kb.concepts_of_names(rows[rows >= 0])
         scores = np.repeat(scores[rows >= 0], np.diff(starts))
         for i in np.lexsort((~is_preferred, -scores)).tolist():
-            id, preferred = kb.ids[int(concepts[i])], kb.preferred_name(int(concepts[i]))
-            meanings.setdefault(id, Meaning(id, preferred, round(float(scores[i]), 4)))
-    return tuple(sorted(meanings.values(), key=lambda meaning: -meaning.score)[:_N_PROPOSALS])
+            best.setdefault(kb.ids[row := int(concepts[i])], (round(float(scores[i]), 4), kb, row))
+    kept = sorted(best.items(), key=lambda item: -item[1][0])[:_N_PROPOSALS]
+    return tuple(Meaning(id, kb.preferred_name(row), score) for id, (score, kb, row) in kept)

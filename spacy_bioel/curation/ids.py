@@ -12,7 +12,8 @@ _SPELLINGS = (
     "snomed snomedct snomedct_us sct sctid", "umls cui", "uberon", "rxnorm rxcui", "icd10cm icd10",
     "cvcl cellosaurus",
 )  # fmt: skip
-_KEY_OF = {spelling: line.split()[0] for line in _SPELLINGS for spelling in line.split()}
+KEY_OF_PREFIX = {spelling: line.split()[0] for line in _SPELLINGS for spelling in line.split()}
+_KNOWN = "|".join(sorted(KEY_OF_PREFIX, key=len, reverse=True))
 # Prefixes with numbers that are not ids of concepts.
 _NOT_CONCEPTS = "pmid|pmc|pmcid|doi|isbn|issn|orcid|http|https|tel|nct"
 _WITH_PREFIX = re.compile(
@@ -29,7 +30,7 @@ _ADDRESS = r"""https?://(?:
 
 def prefix_key(prefix: str) -> str:
     """Return what all spellings of a prefix have in common."""
-    return _KEY_OF.get(prefix.lower(), prefix.lower())
+    return KEY_OF_PREFIX.get(prefix.lower(), prefix.lower())
 
 
 def split_id(raw: str) -> tuple[str, str] | None:
@@ -49,13 +50,16 @@ def id_pattern(prefixes: frozenset[str] | tuple[()]) -> re.Pattern[str]:
     """Compile the pattern of ids in running text: CURIEs and addresses.
 
     prefixes: Prefixes in the knowledge bases. Other prefixes than these and those with several
-        spellings must have capitals and at least four digits.
+        spellings must have capitals and at least four digits. Those with several spellings may have
+        a space in place of the colon, as in "HPO 0001250" and "MeSH ID: D000795".
     """
-    spelled = {form for p in (*prefixes, *_KEY_OF) for form in (p, p.upper(), p.lower(), p.title())}
+    spelled = {form for p in prefixes for form in (p, p.upper(), p.lower(), p.title())}
     listed = "|".join(map(re.escape, sorted(filter(None, spelled), key=lambda p: (-len(p), p))))
     other = rf"(?!(?i:{_NOT_CONCEPTS})[:_])[A-Z][A-Za-z]{{1,14}}(?=[:_][A-Z]?\d{{4}})"
     return re.compile(
         rf"{_ADDRESS}(?P<local>{_LOCAL})"
-        rf"|(?<![\w:/.])(?P<prefix>{listed}|{other})[:_](?P<digits>{_LOCAL}|[ ]\d{{5,12}}\b)",
+        rf"|(?<![\w:/.])(?P<prefix>(?P<known>(?i:{_KNOWN}))|{listed}|{other})"
+        rf"(?:[:_]|:[ ](?=[A-Z]?\d{{5}})|(?(known)(?:[ ](?i:id))?:?[ ]\#?(?=[A-Z]?\d{{5}})|(?!)))"
+        rf"(?P<digits>{_LOCAL})",
         re.X,
     )

@@ -10,11 +10,11 @@ from spacy_bioel.curation.pairs import Cell, Pair
 
 _AROUND_NAMES = " \t*_`\"'“”„,:=–—-([{"  # white space, emphasis, quotes, separators and brackets
 _LIST_MARK = re.compile(r"\s{0,99}(?:[-*•>#+]{1,6}|\d{1,3}[.)])\s{1,9}")
-# The full stops in "E. coli", "St. Louis" and "subsp. enterica" end no clause.
-_CLAUSE_START = re.compile(
-    r"[;|•\t\])}]|(?:[:!?]|(?<!\b[A-Z])(?<!\bSt)(?<!\bsp)(?<!\bspp)(?<!\bvar)(?<!\bsubsp)\.)\s"
-)
-_CLAUSE = re.compile(r"(?:\([^()]{0,200}\)|[^;|•\t\])}(.!?]|[.!?](?!\s|$))*")
+# The full stops in "E. coli", "St. Louis" and "graft vs. host" end no clause.
+_NOT_SHORT = "".join(rf"(?<!\b{word})" for word in "[A-Z] St Dr sp spp var subsp vs cf".split())
+_STOP = rf"(?:[!?]|{_NOT_SHORT}\.)(?:\s|$)"
+_CLAUSE_START = re.compile(rf"[;|•\t\])}}]|:\s|{_STOP}")
+_CLAUSE = re.compile(rf"(?:\([^()]{{0,200}}\)|(?!{_STOP})[^;|•\t\])}}(])*")
 # An opening bracket before an id, perhaps with words such as "HPO id:".
 _BRACKET_BEFORE = re.compile(
     r"[(\[][ *_`\"']{0,9}(?:[\w ]{0,20}\b(?:id|ID|code|curie|CURIE)[:= ]{1,3})?[`*]{0,3}$"

@@ -10,29 +10,24 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
 from spacy_bioel.curation.ids import prefix_key, split_id
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.export.formats import table_line
 from spacy_bioel.export.pages import address_of
 from spacy_bioel.export.rows import LinkedText
 from spacy_bioel.io.open import Place, StrPath, curie, numbered_lines, skip_if_bad
 from spacy_bioel.io.table import check_row, column_indices, header_of, separator_of, split_rows
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.types import Candidate, Concept, remember
+from spacy_bioel.text.normalize import table_line
+from spacy_bioel.types import OMOP, Candidate, Concept, remember
 
 _EXACT = ("skos:exactMatch", "http://www.w3.org/2004/02/skos/core#exactMatch")
 _CURIE_MAP_LINE = re.compile(r"""#\s*["']?([\w.-]+)["']?:\s*["']?(https?://[^\s"']+)""")
 _NOT_LOCAL = re.compile(r"\s|^//")  # white space, or the rest of an address
-_SSSOM_COLUMNS = (
-    "subject_id",
-    "subject_label",
-    "predicate_id",
-    "object_id",
-    "mapping_justification",
-)
+_SSSOM_COLUMNS = "subject_id subject_label predicate_id object_id mapping_justification".split()
 _HAS_DBXREF, _JUSTIFICATION = "oboInOwl:hasDbXref", "semapv:UnspecifiedMatching"
 _SSSOM = "https://w3id.org/sssom"
 _PREFIXES = {
@@ -116,6 +111,11 @@ def sssom_lines(kb: KnowledgeBase, left_out: Counter[str]) -> list[str]:
 def _prefix_of(id: str) -> str:
     prefix, colon, _ = id.partition(":")
     return prefix if colon else (split_id(id) or ("",))[0]
+
+
+def has_omop_ids(kb: KnowledgeBase) -> bool:
+    all_xrefs = chain.from_iterable(kb.xrefs_of_all(np.arange(len(kb))))
+    return any(xref.startswith(OMOP) for xref in all_xrefs)
 
 
 class LinksAs:

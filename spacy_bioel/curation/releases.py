@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from spacy_bioel.curation.sources import file_lines, format_of_file
 from spacy_bioel.curation.tables import name_columns, row_cells
 from spacy_bioel.io.open import Place, curie
-from spacy_bioel.io.table import header_of, separator_of, split_rows
+from spacy_bioel.io.table import Column, column_indices, header_of, separator_of, split_rows
 from spacy_bioel.kb.build import Draft
 from spacy_bioel.kb.edit import drafts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -21,13 +22,17 @@ from spacy_bioel.text.normalize import normalize_name, normalize_names
 # Where each format has the ids of links: a string in JSON, and for the other formats a row of
 # PubTator, a reference of BRAT or an infon of BioC. Tables have columns of ids.
 _ID_FIELDS = {
-    "json": re.compile(r'"text"\s*+:\s*+"(?:[^"\\]|\\.)*+"|"([^"\\\s]++)"|"(?:[^"\\]|\\.)*+"'),
+    "json": re.compile(
+        r'"text"\s*+:\s*+"(?:[^"\\]|\\.)*+"|"([^"\\\s]++)"|"(?:[^"\\]|\\.)*+"'
+        r'|(?<="xrefs")\s*+:\s*+\[(?:[^]"]|"(?:[^"\\]|\\.)*+")*+\]'
+    ),
     "text": re.compile(
         r"^[^\t|]+\t\d+\t\d+\t[^\t]*\t[^\t]*\t(\S+)|^[^\t|]+\t[A-Za-z_]+\t(\S+)\t(\S+)\s*$"
         r"|^N\d+\tReference \S+ (\S+)|<infon[^<>]*+>([^<]++)</infon>"
     ),
 }
 _ID = re.compile(r"[^|;,+\s]+")
+_LIKE_ID = re.compile(r"C\d{7}|[A-Za-z][\w.-]*:[A-Za-z_]{0,11}\d[\w.-]*")
 
 
 class Change(NamedTuple):
@@ -55,19 +60,15 @@ def compare_releases(old: KnowledgeBase, new: KnowledgeBase) -> Iterator[Change]
     before, after = drafts_of(old).current, drafts_of(new)
     old_owners, owners = _owners_of_names(before), _owners_of_names(after.current)
     current = {id: id if id in after.current else after.retired.get(id, "") for id in before}
-    own_names: dict[str, list[str]] = defaultdict(list)
-    for name, ids in old_owners.items():
-        for id in ids:
-            own_names[id].append(name)
     for id, draft in before.items():
         name, now = draft.names[0], after.current.get(current[id])
         if now is None:
-            status, to = what_became(id, new)
-            kind = "gone" if status == "gone" else "consider"
-            heirs = {heir for name in own_names[id] for heir in owners.get(name, ())}
+            to = what_became(id, new)[1]
+            heirs = {heir for name in normalize_names(draft.names) for heir in owners.get(name, ())}
             if len(heirs) > 1:
-                kind, to = "split", tuple(sorted(heirs))
-            yield Change(kind, id, name, to)
+                yield Change("split", id, name, tuple(sorted(heirs)))
+            else:
+                yield Change("consider" if to else "gone", id, name, to)
         elif current[id] != id:
             kind = "merged" if current[id] in before else "replaced"
             yield Change(kind, id, name, (current[id],), now.names[0])
@@ -81,14 +82,13 @@ def compare_releases(old: KnowledgeBase, new: KnowledgeBase) -> Iterator[Change]
             yield Change("added", id, draft.names[0])
     for name, ids in old_owners.items():
         found = tuple(owners.get(name, ()))
-        if found and not {current[id] or id for id in ids}.intersection(found):
-            yield Change("name moved", ids[0], name, found)
-        elif len(ids) == 1 and len(found) > 1:
-            yield Change("name ambiguous", ids[0], name, found)
-        elif not found:
-            for id in ids:
-                if current[id] == id and normalize_name(before[id].names[0]) != name:
-                    yield Change("name gone", id, name)
+        has_others = not {current[id] or id for id in ids}.issuperset(found)
+        for id in ids:
+            if has_others:
+                is_kept = (current[id] or id) in found
+                yield Change("name ambiguous" if is_kept else "name moved", id, name, found)
+            elif id == current[id] not in found and normalize_name(before[id].names[0]) != name:
+                yield Change("name gone", id, name)
     for name in sorted(owners.keys() - old_owners.keys()):
         for id in owners[name]:
             if id in before and normalize_name(after.current[id].names[0]) != name:
@@ -115,8 +115,8 @@ def what_became(id: str, new: KnowledgeBase) -> tuple[str, tuple[str, ...]]:
 class MovedId(NamedTuple):
     """An id of an annotation, in the old release and in the new one.
 
-    status (str): "unchanged", "moved", "needs a person", "gone", or "in neither release" for
-        unknown ids with a prefix of the old release.
+    status (str): "unchanged", "moved", "needs a person", "gone", or for ids that the old release
+        does not have "in neither release", with one of its prefixes, or "not in OLD".
     name (str): Preferred name in the old release.
     """
 
@@ -132,7 +132,9 @@ def _prefixes_in(kb: KnowledgeBase) -> set[str]:
     return {id.partition(":")[0] for id in kb.ids if ":" in id}
 
 
-def _id_fields(path: Path) -> Iterator[tuple[Place, str, list[tuple[int, int]]]]:
+def _id_fields(
+    path: Path, chosen: Mapping[str, Column]
+) -> Iterator[tuple[Place, str, list[tuple[int, int]]]]:
     """Yield each line or row of a file, and the spans that may be ids of links."""
     format = format_of_file(path)
     if format not in ("csv", "tsv"):
@@ -147,33 +149,47 @@ def _id_fields(path: Path) -> Iterator[tuple[Place, str, list[tuple[int, int]]]]
             read.append(line)
             yield place, line
 
-    columns: dict[int, int] | None = None  # of ids; empty: any may have ids
+    columns: Container[int] | None = None  # of ids; empty: any may have ids
     for place, row, record in split_rows(watched(), separator_of(path), quoted=format == "csv"):
         if columns is None and not row[0].startswith("#"):
-            columns = name_columns(tuple(header_of(row)))
+            header = header_of(row)
+            columns = name_columns(tuple(header))
+            if chosen:
+                columns = column_indices(path, chosen, header)["id"]
         text = "".join(read)
-        start = len(text) - (len(record) if format == "csv" else len(read[-1]))
+        start = text.rindex(record)
         read.clear()
         cells = enumerate(row_cells(place, row, record))
-        cells_of_ids = [cell for i, cell in cells if not columns or i in columns]
-        yield place, text, [(start + c.at, start + c.at + len(c.text)) for c in cells_of_ids]
+        ats = [(start + c.at, len(c.text)) for i, c in cells if not columns or i in columns]
+        yield place, text, [(at, at + length) for at, length in ats]
     yield Place(path), "".join(read), []
 
 
 def migrated_lines(
-    path: Path, old: KnowledgeBase, new: KnowledgeBase, *, prefix: str = ""
+    path: Path,
+    old: KnowledgeBase,
+    new: KnowledgeBase,
+    *,
+    columns: Mapping[str, Column] = MappingProxyType({}),
+    prefix: str = "",
 ) -> Iterator[tuple[str, list[MovedId]]]:
     """Yield each line of annotations, with the ids in it; those that moved are replaced.
 
-    Ids that need a person, or are gone, stay as they are; so does everything else.
+    All other ids stay as they are; so does everything else.
+
+    columns (Mapping): Column of "id" in a table; empty: by header.
+    RAISES BioelError: [B128] if a column is missing, [B262] if there is no column of a number.
     """
     moves: list[MovedId] = []
 
     def change(place: Place, match: re.Match[str]) -> str:
         id = curie(match[0], prefix)
         if (row := old.find(id)) < 0:
-            if id.partition(":")[0] in _prefixes_in(old) and new.find(id) < 0:
-                moves.append(MovedId("in neither release", id, "", (), place))
+            is_own, has_prefix = id.partition(":")[0] in _prefixes_in(old), ":" in match[0]
+            shown = match[0] if has_prefix else id
+            if _LIKE_ID.fullmatch(shown) or (is_own and has_prefix):
+                status = "in neither release" if is_own and id not in new else "not in OLD"
+                moves.append(MovedId(status, shown, "", (id,) * (id in new), place))
             return match[0]
         status, to = what_became(id, new)
         if status == "gone" and (known := what_became(old.ids[row], new))[1]:
@@ -181,7 +197,7 @@ def migrated_lines(
         moves.append(MovedId(status, id, old.preferred_name(row), to, place))
         return to[0].removeprefix(id.removesuffix(match[0])) if status == "moved" else match[0]
 
-    for place, line, fields in _id_fields(path):
+    for place, line, fields in _id_fields(path, columns):
         pieces, done = [], 0
         for start, end in fields:
             if start >= 0 and " " not in line[start:end].strip():

@@ -126,10 +126,7 @@ def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[s
     required: dict[str, list[frozenset[str]]] = defaultdict(list)
     for stems in filter(None, wanted):
         required[max(stems, key=len)].append(stems)
-    are_others = [
-        old.dictionary.ignores_capitals != new.dictionary.ignores_capitals,
-        old.dictionary.has_codes != new.dictionary.has_codes,
-    ]
+    flags = {(side.dictionary.ignores_capitals, side.dictionary.has_codes) for side in sides}
 
     @lru_cache(maxsize=1 << 17)
     def stems_of(word: str) -> set[str]:
@@ -139,8 +136,10 @@ def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[s
 
     @lru_cache(maxsize=1 << 17)
     def has_moved(id: str) -> bool:
-        was, now = (_ancestors(side.kb, id) for side in sides)
-        return was != now
+        if (row := new.kb.find(id)) < 0:
+            return True
+        was, now = old.kb.lineage_of(old.kb.find(id)), new.kb.lineage_of(row)
+        return {*old.kb.ids_of(sorted(was))} != {*new.kb.ids_of(sorted(now))}
 
     def can_change(text: str, links: _Links) -> bool:
         doc = Doc(Vocab(), [text], [False])  # only its text matters
@@ -156,7 +155,7 @@ def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[s
         named = [(link, c) for link in links for c in link["candidates"]]
         has_tie = any(len(link["candidates"]) > 1 for link in links)  # which ancestors may break
         return (
-            any(are_others)
+            len(flags) > 1
             or forms != others
             or "" in stems  # a word is corrected in another way
             or any(needed <= stems for stem in stems & required.keys() for needed in required[stem])
@@ -205,11 +204,3 @@ def _stems_of_name(name: str) -> frozenset[str]:
     if words and is_amount(words) and (substance := amount_of(words)[1]):
         return frozenset(substance)
     return frozenset(stem_of(w) for w in words if w not in LINKING_WORDS) or frozenset(words)
-
-
-def _ancestors(kb: KnowledgeBase, id: str) -> set[str]:
-    rows, new = set[int](), {kb.find(id)} - {-1}
-    while new := new - rows:
-        rows |= new
-        new = {parent for row in new for parent in kb.parents_of(row).tolist()}
-    return set(kb.ids_of(sorted(rows)))

@@ -48,7 +48,9 @@ def finding_cells(finding: CheckedId) -> tuple[str, ...]:
         verdict += f" {found.score:.2f}"
     elif finding.verdict is IdVerdict.RETIRED:
         concept = f"replaced by {concept}" if found else "no replacement: ask a person"
-    proposals = "\n".join(f"{p.id} {p.name} {p.score:.2f}" for p in finding.proposals)
+    proposals = "\n".join(
+        f"{p.id} {p.name}" + f" {p.score:.2f}" * bool(p.score) for p in finding.proposals
+    )
     return f"{finding.name:.200}", finding.id, verdict, concept, proposals, str(finding.pair.id)
 
 

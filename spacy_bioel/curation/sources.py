@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from io import TextIOWrapper
+from itertools import chain, groupby
 from pathlib import Path
 from types import MappingProxyType
 
@@ -67,8 +68,9 @@ def read_pairs(
     """
     match format_of_file(path):
         case "workbook":
-            rows = ((place, row, "") for place, row in read_workbook(path))
-            return table_pairs(path, rows, ids, columns, prefix)
+            rows = ((place, row, "") for place, row in read_workbook(path, is_only=False))
+            parts = groupby(rows, key=lambda row: row[0].sheet)
+            return chain.from_iterable(table_pairs(path, p, ids, columns, prefix) for _, p in parts)
         case "csv" | "tsv" as format:
             records = split_rows(file_lines(path), separator_of(path), quoted=format == "csv")
             return table_pairs(path, records, ids, columns, prefix)
@@ -91,6 +93,9 @@ def file_lines(path: Path, most: int = -1) -> Iterator[tuple[Place, str]]:
         sys.stdin.reconfigure(encoding="utf8", errors="replace", newline="\n")
     with nullcontext(sys.stdin) if is_stdin else open_text(path) as file:
         place, rest = Place("stdin" if is_stdin else path, 1), ""
+        head = b"" if is_stdin else file.buffer.peek()  # type: ignore[union-attr]
+        if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):  # UTF-16
+            raise BioelError(Errors.B600.format(where=place))
         while (line := file.readline(most)) or rest:
             piece, rest = rest + line, ""
             if len(line) == most and " " in piece and line[-1] != "\n":

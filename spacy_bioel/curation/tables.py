@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import repeat
 
-from spacy_bioel.curation.ids import split_id
+from spacy_bioel.curation.ids import KEY_OF_PREFIX, split_id
 from spacy_bioel.curation.lines import line_pairs
 from spacy_bioel.curation.pairs import Cell, Pair, named_pair
 from spacy_bioel.io.open import ChangedCell, Place, StrPath, curie
@@ -23,6 +23,8 @@ _ID_HEADER = re.compile(
     r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:ids?|curies?|codes?|identifiers?|accessions?|meaning)"
 )
 _NAME_HEADER = re.compile(r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:labels?|names?|terms?|titles?)")
+# Of ids that are not those of the words next to them.
+_OTHER = re.compile(r"(?:right|correct|expected|proposed|new|replace\w*|parent)(?![a-z])")
 _LISTED = re.compile(r"[^|;,\s](?:[^|;,]*[^|;,\s])?")
 _TABLE_RULE = re.compile(r"\|?(?:\s{0,9}:?-{1,200}:?\s{0,9}\|)+(?:\s{0,9}:?-{1,200}:?\s{0,9})?")
 _EMPHASIS = " *_`"
@@ -31,10 +33,10 @@ _NEAREST = -2  # the closest cell with words has the name
 
 
 @lru_cache(maxsize=1 << 10)
-def name_columns(header: tuple[str, ...]) -> dict[int, int]:
-    """Map each column of ids to that of their names: "disease_id" to "disease_name".
+def name_columns(header: tuple[str, ...]) -> dict[int, tuple[int, str]]:
+    """Map each column of ids to that of their names, and their prefix: "hpo_id" to "hpo_name", hpo.
 
-    If there is none, the value is -1, or `_NEAREST` if this is the only column of ids.
+    If there are no names, the number is -1, or `_NEAREST` if this is the only column of ids.
     """
     names: dict[str, int] = {}
     stems: dict[int, str] = {}
@@ -42,36 +44,35 @@ def name_columns(header: tuple[str, ...]) -> dict[int, int]:
         if match := _NAME_HEADER.fullmatch(title):
             names.setdefault(match[1].lower(), i)
         elif match := _ID_HEADER.fullmatch(title):
-            stems[i] = match[1].lower()
+            stems[i] = title.lower() if title.lower() in KEY_OF_PREFIX else match[1].lower()
     only = -1
     if len(stems) == 1 and len(names) < 2:
-        only = next(iter(names.values()), _NEAREST)
-    return {i: names.get(stem, only) for i, stem in stems.items()}
+        no_name = -1 if any(map(_OTHER.match, stems.values())) else _NEAREST
+        only = next(iter(names.values()), no_name)
+    return {i: (names.get(s, only), s if s in KEY_OF_PREFIX else "") for i, s in stems.items()}
 
 
 def row_pairs(
     cells: Sequence[Cell],
-    columns: Mapping[int, int],
+    columns: Mapping[int, tuple[int, str]],
     ids: re.Pattern[str],
     *,
     is_table: bool = False,
-    prefix: str = "",
 ) -> Iterator[Pair]:
     """Read the pairs in a row.
 
-    columns (Mapping[int, int]): Column of the names of each column of ids (see `name_columns`).
+    columns (Mapping): Columns of ids, as from `name_columns`.
     is_table (bool): Whether a name may be in any column.
-    prefix (str): Prefix for ids without one.
     """
     is_nearest = is_table  # for ids in other columns
     for i in sorted(range(len(cells)), key=lambda i: i not in columns):
-        cell, column = cells[i], columns.get(i, -1)
+        cell, (column, prefix) = cells[i], columns.get(i, (-1, ""))
         if isinstance(cell.text, ChangedCell):  # no id of a vocabulary looks like its message
             yield from [Pair(cell)] * (i in columns)
             continue
         parts = _split(cell)
-        if i in columns and prefix:
-            whole = [(part, curie(part.text, prefix)) for part in parts]
+        if prefix:
+            whole = [(p, curie(p.text, "" if ids.fullmatch(p.text) else prefix)) for p in parts]
             parts = [p if id == p.text else p._replace(text=id, at=-1) for p, id in whole]
         # The id in a column of ids has a known prefix, but perhaps not the form of its vocabulary.
         start = f"{(split_id(cell.text) or ('',))[0]}:00000" if i in columns else ""
@@ -128,7 +129,7 @@ def table_pairs(
     chosen (Mapping): Columns of "id" and "name"; empty: by header.
     RAISES BioelError: [B128] if a column is missing, [B262] if there is no column of a number.
     """
-    columns: dict[int, int] | None = None
+    columns: dict[int, tuple[int, str]] | None = None
     for place, row, record in rows:
         if columns is None:
             if len(row) == 1 and row[0].startswith("#"):
@@ -137,13 +138,13 @@ def table_pairs(
             columns = name_columns(tuple(header))
             if chosen:
                 indices = column_indices(path, chosen, header)
-                columns = {indices["id"][0]: indices.get("name", [-1])[0]}
+                i = indices["id"][0]
+                columns = {i: (indices.get("name", [-1])[0], columns.get(i, (-1, ""))[1])}
+            columns = {i: (name, known or prefix) for i, (name, known) in columns.items()}
             has_names = any(isinstance(column, str) for column in chosen.values())
             if has_names or not (chosen or any(map(ids.search, header))):
                 continue
-        yield from row_pairs(
-            row_cells(place, row, record), columns, ids, is_table=True, prefix=prefix
-        )
+        yield from row_pairs(row_cells(place, row, record), columns, ids, is_table=True)
 
 
 def row_cells(place: Place, row: list[str], record: str, marks: str | None = None) -> list[Cell]:
@@ -153,7 +154,8 @@ def row_cells(place: Place, row: list[str], record: str, marks: str | None = Non
         quoted = '"{}"'.format(text.replace('"', '""'))
         is_quoted = record.startswith(quoted, at)
         start = at + is_quoted if record else -1
-        cell = Cell(text, place, start, f"{_letters(i)}{place.line}")
+        sheet = f"{place.sheet}!" if place.sheet else ""
+        cell = Cell(text, place, start, f"{sheet}{_letters(i)}{place.line}")
         if not isinstance(text, ChangedCell):
             cell = cell._replace(text=unescape_formula(text)).stripped(marks)
         cells.append(cell)

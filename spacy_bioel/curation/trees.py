@@ -30,7 +30,7 @@ _BRACKET_OF_EVENT = {
 
 
 def _tree_error(place: Place, found: object) -> BioelError:
-    return BioelError(Errors.B601.format(where=place, found=f"{found!s:.80}"))
+    return BioelError(Errors.B601.format(where=place, found=str(found).partition("\n")[0][:80]))
 
 
 def json_events(lines: Lines) -> Iterator[Cell]:

@@ -6,7 +6,6 @@ The formats are JSON lines, JSON, CSV, TSV, HTML, Parquet (which needs pyarrow, 
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -18,7 +17,7 @@ from importlib import import_module
 from importlib.metadata import version
 from itertools import chain, count
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from bioc import (
@@ -44,7 +43,7 @@ from spacy_bioel.export.html import (
 from spacy_bioel.export.omop import NOTE_NLP, note_nlp_rows
 from spacy_bioel.export.rows import Document, JsonRow, LinkedText, to_row
 from spacy_bioel.files import replacing_file, replacing_folder
-from spacy_bioel.text.normalize import escape_formula
+from spacy_bioel.text.normalize import escape_formula, table_line
 from spacy_bioel.types import Link, preferred_name
 
 if TYPE_CHECKING:
@@ -291,18 +290,6 @@ WITH_CONTEXT = WITH_XREFS | {".csv", ".tsv", ".html", ".note_nlp.csv"}
 WITH_FAILURES = WITH_XREFS | {".parquet"}
 
 
-def suffix_of(path: str, suffixes: Sequence[str] = SUFFIXES) -> str:
-    """Return the suffix of a file name, one of `suffixes`; "" if the name has no dot.
-
-    RAISES BioelError: [B198] for any other suffix.
-    """
-    name = Path(path).name.lower()
-    known = [suffix for suffix in suffixes if name.endswith(suffix)]
-    if not known and Path(path).suffix:
-        raise BioelError(Errors.B198.format(path=path, known=", ".join(suffixes)))
-    return max(known, key=len, default="")
-
-
 def format_of(
     suffix: str, *, facts: Sequence[str] = FACTS, xrefs: bool = False, raw: bool = False
 ) -> TextFormat | PathFormat:
@@ -363,14 +350,6 @@ def _table_format(
         return "".join(table_line(map(cell, row), delimiter) for row in rows_of(document))
 
     return TextFormat(lines_of, start=table_line(columns, delimiter))
-
-
-def table_line(cells: Iterable[object], delimiter: str) -> str:
-    r"""Format a line of CSV or TSV; cells with "\r" are quoted, so that readers keep them."""
-    # `csv` quotes the characters of the line terminator, and returns what `write` returns.
-    writer = csv.writer(SimpleNamespace(write=str), delimiter=delimiter, lineterminator="\r\n")
-    line: str = writer.writerow(cells)
-    return line.removesuffix("\r\n") + "\n"
 
 
 _ROWS_PER_GROUP = 1000

@@ -18,13 +18,12 @@ from spacy_bioel.export.formats import (
     Write,
     file_name,
     new_folder,
-    table_line,
 )
 from spacy_bioel.export.pages import address_of
 from spacy_bioel.export.rows import JsonRow, LinkedText
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.text.normalize import escape_formula
+from spacy_bioel.text.normalize import escape_formula, table_line
 from spacy_bioel.types import Context, KbRelease
 
 _PACKET, _FAMILY = ".phenopacket.json", ".family.json"
@@ -96,12 +95,8 @@ class Patient:
 
 def _lineage(kb: KnowledgeBase, id: str) -> list[str]:
     """Return the sorted ids of a concept and its ancestors."""
-    found, new = {id}, [id]
-    while new:
-        if (row := kb.find(new.pop())) >= 0:
-            new += (parents := set(kb.ids_of(kb.parents_of(row))) - found)
-            found |= parents
-    return sorted(found)
+    row = kb.find(id)
+    return sorted({id, *(kb.ids_of(sorted(kb.lineage_of(row))) if row >= 0 else ())})
 
 
 def gather_patients(

@@ -103,11 +103,11 @@ def _read_mentions(path: Path, text: str, prefix: str, other_notes: list[str]) -
             mentions[match["key"]] = _brat_mention(where, match, text)
         elif match := _REFERENCE.fullmatch(line):
             references.append((where, match[1], match[2]))
-        elif (match := _NOTE.fullmatch(line)) and (note := match[2].strip()):
-            if all(is_id(part) for part in re.split(r"[|+;,\s]+", note)):
-                references.append((where, match[1], "|".join(note.split())))
+        elif (match := _NOTE.fullmatch(line)) and (comment := match[2].strip()):
+            if all(is_id(part) for part in re.split(r"[|+;,\s]+", comment)):
+                references.append((where, match[1], "|".join(comment.split())))
             else:
-                other_notes.append(f"{where}: {note[:60]!r}")
+                other_notes.append(f"{where}: {comment[:60]!r}")
         elif match := _TRIGGER.fullmatch(line):
             triggers.add(match[1])
         elif line.strip() and not _OTHER_LINES.match(line):

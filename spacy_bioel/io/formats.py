@@ -73,7 +73,7 @@ def detect_ontology_format(path: StrPath) -> str:
 
     RAISES BioelError: [B133] if it is not recognised; the same errors as `open_text`.
     """
-    for name, pattern in (("umls", "MRCONSO.RRF*"), ("omop", "CONCEPT.csv*")):
+    for name, pattern in (("umls", "MRCONSO.RRF*"), ("omop", "CONCEPT*.csv*")):
         if any(Path(path).glob(pattern)):
             return name
     if Path(path).suffix.lower() in WORKBOOKS:

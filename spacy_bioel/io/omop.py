@@ -14,8 +14,7 @@ from spacy_bioel.io.table import check_row, column_indices, header_of, split_row
 from spacy_bioel.types import OMOP, STANDARD, Concept
 
 _ATHENA_FILES = ("CONCEPT", "CONCEPT_RELATIONSHIP", "CONCEPT_SYNONYM")
-_VOCABULARY, _CONCEPT_CODE = "vocabulary_id", "concept_code"
-_IS_A, _MAPS_TO, _REPLACED_BY = "Is a", "Maps to", "Concept replaced by"
+_CODES = ("concept_id", "vocabulary_id", "concept_code")
 _ENGLISH = frozenset(("4180186", "4093769", "0"))  # now, formerly, and no language
 _MAX_ID_DIGITS = 18
 
@@ -38,20 +37,21 @@ def read_athena(
         file_in(folder, f"{name}.csv", of="an Athena download") for name in _ATHENA_FILES
     )
     known, curies, others = set(), dict[int, str](), dict[int, str]()
-    for id, vocabulary, code in _rows(concepts, "concept_id", _VOCABULARY, _CONCEPT_CODE):
+    for id, vocabulary, code in _rows(concepts, *_CODES):
         known.add(vocabulary)
         if not vocabularies or vocabulary in vocabularies:
             curies[id] = _to_curie(vocabulary, code)
     if unknown := sorted(set(vocabularies) - known):
         about = {"unknown": ", ".join(unknown), "known": ", ".join(sorted(known))}
         raise BioelError(Errors.B606.format(path=concepts, **about))
-    related: dict[str, dict[int, tuple[int, ...]]] = {_IS_A: {}, _MAPS_TO: {}, _REPLACED_BY: {}}
+    related: dict[str, dict[int, tuple[int, ...]]]
+    related = {"Is a": {}, "Maps to": {}, "Concept replaced by": {}}
     columns = ["concept_id_1", "concept_id_2", "relationship_id", "invalid_reason"]
     for id, other, relation, invalid in _rows(relations, *columns):
         if relation in related and id in curies and id != other and not invalid:
             related[relation][id] = (*related[relation].get(id, ()), other)
             others[other] = curies.get(other, "")
-    for id, vocabulary, code in _rows(concepts, "concept_id", _VOCABULARY, _CONCEPT_CODE):
+    for id, vocabulary, code in _rows(concepts, *_CODES):
         if id in others:
             others[id] = curies.get(id) or _to_curie(vocabulary, code)
     names: dict[int, list[str]] = defaultdict(list)

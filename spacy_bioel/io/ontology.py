@@ -80,7 +80,7 @@ def read_obo(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
             elif not kind:
                 namespace = "".join(_parse_fields(lines, malformed)["default-namespace"])
     if malformed:
-        (_, number), row = malformed[0]
+        (_, number, _), row = malformed[0]
         LOGGER.warning(Warnings.W477.format(path=path, n=len(malformed), line=number, row=row[:80]))
 
 

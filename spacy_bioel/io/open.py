@@ -39,6 +39,7 @@ class Place(NamedTuple):
 
     path: StrPath
     line: int = 0
+    sheet: str = ""  # of a workbook, if several are read
 
     def __str__(self) -> str:
         unit = "row" if str(self.path).endswith(WORKBOOKS) else "line"
@@ -304,7 +305,7 @@ def _decode_line(place: Place, line: bytes) -> str:
         return line.decode("utf8")
     except UnicodeDecodeError as error:
         bad_byte = f"byte 0x{line[error.start]:02x} at column {error.start + 1}"
-        path, number = place
+        path, number, _ = place
         encoding = "utf-16" if line.startswith((BOM_UTF16_BE, BOM_UTF16_LE)) else "windows-1252"
         message = Errors.B103.format(path=path, line=number, found=bad_byte, likely=encoding)
         raise BioelError(message) from error
@@ -378,8 +379,8 @@ class ChangedCell(str):
     shown = ""  # the text
 
 
-def read_workbook(path: StrPath) -> Iterator[tuple[Place, list[str]]]:
-    """Stream the rows of the only sheet with contents, as Excel shows them.
+def read_workbook(path: StrPath, *, is_only: bool = True) -> Iterator[tuple[Place, list[str]]]:
+    """Stream the rows of the only sheet with contents, or of all sheets, as Excel shows them.
 
     RAISES BioelError: [B101] if the file does not exist, [B104] if it is not a workbook, [B192]
         without openpyxl, [B478] if it unpacks to too many bytes, [B515] if not one sheet has
@@ -390,18 +391,20 @@ def read_workbook(path: StrPath) -> Iterator[tuple[Place, list[str]]]:
     try:
         with zipfile.ZipFile(path) as archive:
             check_size(sum(part.file_size for part in archive.infolist()), Path(path))
-        sheets, width = [], 0
+        sheets = []
         for sheet in load_workbook(path, read_only=True).worksheets:
             sheet.reset_dimensions()  # some programs write a wrong size
             if any(cell is not None for row in sheet.iter_rows(values_only=True) for cell in row):
                 sheets.append(sheet)
-        if len(sheets) != 1:
+        if len(sheets) != 1 and (is_only or not sheets):
             names = ", ".join(sheet.title for sheet in sheets) or "none"
             raise BioelError(Errors.B515.format(path=path, names=names))
-        for number, cells in enumerate(sheets[0].iter_rows(), start=1):
-            row = [_text_of(cell) for cell in cells]
-            width = max(width, len(row))  # rows end at their last cell
-            yield Place(path, number), row + [""] * (width - len(row))
+        for sheet in sheets:
+            width, title = 0, sheet.title if sheets[1:] else ""
+            for number, cells in enumerate(sheet.iter_rows(), start=1):
+                row = [_text_of(cell) for cell in cells]
+                width = max(width, len(row))  # rows end at their last cell
+                yield Place(path, number, title), row + [""] * (width - len(row))
     except BioelError:
         raise
     except FileNotFoundError:

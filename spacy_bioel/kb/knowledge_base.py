@@ -495,16 +495,18 @@ class KnowledgeBase:
     def __getitem__(self, id: str) -> Concept:
         """Return the concept with this id, or the concept that replaced it.
 
-        RAISES BioelError: [B337] for an unknown id.
+        RAISES BioelError: [B337] for an unknown id, [B637] for one that nothing replaced.
         """
         if (row := self.find(id)) >= 0:
             return self.concept(row)
+        name = self.releases[0].source or self.title
+        if (others := self.withdrawn.get(id)) is not None:
+            raise BioelError(Errors.B637.format(id=id, kb=name, others=", ".join(others) or "none"))
         example = self.ids[0] if len(self) else "MESH:D003920"
         vocabulary, local_id = example.rpartition(":")[0], id.rpartition(":")[2]
         similar = {f"{vocabulary}:{local_id}", f"{vocabulary}:{local_id.upper()}", id.upper()}
         known = [other for other in sorted(similar) if other in self]
         hint = f" Did you mean {known[0]}?" if known else ""
-        name = self.releases[0].source or self.title
         raise BioelError(Errors.B337.format(id=id, kb=name, example=example, hint=hint))
 
     def concept(self, row: int) -> Concept:
@@ -563,6 +565,14 @@ class KnowledgeBase:
     def parents_of(self, concept: int) -> IntArray:
         """Return the rows of a concept's parents. Shape (n_parents,)."""
         return self._parents_of_concept[concept]
+
+    def lineage_of(self, concept: int) -> frozenset[int]:
+        """Return the rows of a concept and all its ancestors."""
+        rows, new = set[int](), {concept}
+        while new := new - rows:
+            rows |= new
+            new = {parent for row in new for parent in self.parents_of(row).tolist()}
+        return frozenset(rows)
 
     def children_of(self, concept: int) -> IntArray:
         """Return the rows of a concept's children. Shape (n_children,)."""

@@ -320,12 +320,7 @@ def break_ties(
 
     @cache
     def ancestors(id: str) -> frozenset[int]:
-        """Return the rows of a concept and all its ancestors."""
-        rows, new = set[int](), {kb.find(id)}
-        while new := new - rows:
-            rows |= new
-            new = {parent for row in new for parent in kb.parents_of(row).tolist()}
-        return frozenset(rows)
+        return kb.lineage_of(kb.find(id))
 
     @cache
     def similarity(id: str, place: object) -> float:

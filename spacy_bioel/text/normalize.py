@@ -5,11 +5,13 @@ Stems and respellings are for comparison, not for display.
 
 from __future__ import annotations
 
+import csv
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate
+from types import SimpleNamespace
 
 # Stored with every knowledge base, and part of every encoder's fingerprint: increase it whenever
 # normalize_name returns different words. Earlier releases with version 1 left two spaces for "_"
@@ -267,3 +269,11 @@ def escape_formula(cell: str) -> str:
 def unescape_formula(cell: str) -> str:
     """Take away the apostrophe that `escape_formula` or another program has put there."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
+def table_line(cells: Iterable[object], delimiter: str) -> str:
+    r"""Format a line of CSV or TSV; cells with "\r" are quoted, so that readers keep them."""
+    # `csv` quotes the characters of the line terminator, and returns what `write` returns.
+    writer = csv.writer(SimpleNamespace(write=str), delimiter=delimiter, lineterminator="\r\n")
+    line: str = writer.writerow(cells)
+    return line.removesuffix("\r\n") + "\n"

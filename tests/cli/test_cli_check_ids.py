@@ -3,6 +3,7 @@
 import csv
 import json
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -15,6 +16,7 @@ CONCEPTS = [
     Concept("HP:0001251", ("Ataxia",)),
     Concept("HP:0001252", ('Hypotonia, "floppy"', "Low tone")),
     Concept("HP:0009999", (), replaced_by="HP:0001250"),
+    Concept("HP:0009998", (), consider=("HP:0001251",)),
 ]
 
 
@@ -53,6 +55,12 @@ def test_wrong_ids_are_listed_with_their_place(check, tmp_path):
     assert status == 1
     assert "Ataxia" in table and "HP:0001251 Ataxia 1.00" in table and "line 2, column 11" in table
     assert notes == "2 ids: 1 agrees, 1 other concept.\n"
+
+
+def test_ids_to_consider_have_no_score(check, tmp_path):
+    check(written(tmp_path / "a.txt", "HP:0009998\n"), "-o", tmp_path / "a.csv")
+    _, row = csv.reader((tmp_path / "a.csv").open(newline=""))
+    assert row[2:5] == ["retired", "no replacement: ask a person", "HP:0001251 Ataxia"]
 
 
 def test_each_unknown_prefix_is_reported_once(check, tmp_path):
@@ -121,6 +129,38 @@ def test_a_file_that_cannot_be_read_does_not_hide_the_others(check, tmp_path):
     assert status == 2 and "B601" in notes and "Ataxia" in table
 
 
+PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x01\x00\xff\xfe"
+JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF"
+
+
+def test_only_texts_in_a_folder_are_read(check, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    written(folder / "a.md", "Ataxia (HP:0001250)\n")
+    files = {"b.png": PNG, "c.csv": b"", "d.jpg": JPEG, "e.dat": b"x\n\x00"}
+    for name, contents in files.items():
+        (folder / name).write_bytes(contents)
+    with ZipFile(folder / "f.docx", "w") as archive:
+        archive.writestr("a.xml", "<a/>")
+        archive.writestr("b.xml", "<b/>")
+    status, table, notes = check(folder)
+    assert status == 1 and table.count("HP:0001250") == 2
+    assert notes.startswith("[W411] ") and "not text: 5 (" in notes and notes.count("\n") == 2
+    # A file that is named is an error, as is a text in another encoding.
+    for name in (*files, "f.docx"):
+        code = {"c.csv": "B102", "f.docx": "B477"}.get(name, "B600")
+        status, _, notes = check(folder / name)
+        assert status == 2 and code in notes
+    assert check(folder, folder / "b.png")[0] == 2
+    for encoding in ("latin1", "utf16"):
+        (folder / "g.txt").write_bytes("Ménière (HP:0001250)".encode(encoding))
+        status, _, notes = check(folder)
+        assert status == 2 and "B103" in notes
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/b.png").write_bytes(PNG)
+    assert check(tmp_path / "other")[0] == 0
+
+
 def test_a_baseline_accepts_what_was_wrong_before(check, tmp_path):
     path = written(tmp_path / "a.md", "Ataxia (HP:0001250)\n")
     base = tmp_path / "base.jsonl"
@@ -138,6 +178,7 @@ FIXES = {
         "\ufeffFit (HP:0009999)\r\nAtaxia (HP:0009999) HP:0009999\r\n",
         "\ufeffFit (HP:0009999)\r\nAtaxia (HP:0009999) HP:0001250\r\n",
     ),
+    "a2.md": ("(HPO 0009999), HP ID: 0009999", "(HPO 0001250), HP ID: 0001250"),
     "b.md": (
         "- [Seizure](http://purl.obolibrary.org/obo/HP_0009999), hpo:0009999",
         "- [Seizure](http://purl.obolibrary.org/obo/HP_0001250), hpo:0001250",

@@ -64,6 +64,78 @@ def test_a_migrated_file_and_the_rest(kbs, tmp_path, capsys):
     assert capsys.readouterr().err == "3 ids: 1 unchanged, 1 moved, 1 needs a person.\n"
 
 
+def test_ids_of_another_vocabulary(kbs, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("text,id\nfever,X:1\na,UMLS:C1\nb,UMLS:C2\na,UMLS:C1\n")
+    arguments = "migrate", tmp_path / "a.csv", *kbs, "-o", tmp_path / "b.csv"
+    assert run(*arguments, "--rest", tmp_path / "rest.csv", "--all") == 0
+    notes = capsys.readouterr().err
+    assert notes.startswith("4 ids: 1 unchanged, 3 not in OLD.\n")
+    assert "W410" in notes and ": 3 (UMLS:C1, UMLS:C2)." in " ".join(notes.split())
+    assert (tmp_path / "b.csv").read_text() == (tmp_path / "a.csv").read_text()
+    rest = (tmp_path / "rest.csv").read_text().splitlines()
+    assert [row.split(",")[:2] for row in rest[1:]] == [
+        ["not in OLD", id] for id in ("UMLS:C1", "UMLS:C2", "UMLS:C1")
+    ]
+    assert run(*arguments) == 0
+    assert "UMLS" not in capsys.readouterr().out  # it would hide those that need a person
+
+
+def test_unknown_ids_with_the_prefix_of_the_old_release(kbs, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("id\nX:1\nX:99\nX:4\n")
+    assert run("migrate", tmp_path / "a.csv", *kbs, "-o", tmp_path / "b.csv") == 0
+    table, notes = capsys.readouterr()
+    assert "X:99" in table and "X:4" not in table
+    assert notes.startswith("3 ids: 1 unchanged, 1 in neither release, 1 not in OLD.\n")
+    assert ": 2 (X:99, X:4)." in " ".join(notes.split())
+
+
+def test_at_most_three_ids_are_named(kbs, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("id\n" + "".join(f"UMLS:C{i}\n" for i in range(9)))
+    assert run("migrate", tmp_path / "a.csv", *kbs, "-o", tmp_path / "b.csv") == 0
+    assert ": 9 (UMLS:C0, UMLS:C1, UMLS:C2)." in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_file_without_ids(kbs, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("text,code\nfever,1\n")
+    assert run("migrate", tmp_path / "a.csv", *kbs, "-o", tmp_path / "b.csv") == 0
+    notes = capsys.readouterr().err
+    assert notes.startswith("0 ids: none found.\n") and "W410" in notes and "--prefix" in notes
+
+
+def test_no_warning_if_all_ids_are_known(kbs, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("text,id\nfever,X:1\n")
+    assert run("migrate", tmp_path / "a.csv", *kbs, "-o", tmp_path / "b.csv") == 0
+    assert "W410" not in capsys.readouterr().err
+
+
+def test_chosen_columns(kbs, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("id,HPO\nX:2,X:2\n")
+    arguments = "migrate", tmp_path / "a.csv", *kbs, "-o", tmp_path / "b.csv"
+    assert run(*arguments, "--columns", "id=HPO") == 0
+    assert (tmp_path / "b.csv").read_text() == "id,HPO\nX:2,X:4\n"
+
+
+def test_several_reports(kbs, tmp_path, capsys):
+    outs = [tmp_path / f"out.{suffix}" for suffix in ("jsonl", "csv", "html")]
+    assert run("kb", "diff", *kbs, *(word for out in outs for word in ("-o", out))) == 0
+    n_changes = [path.read_text("utf8").count("X:3") for path in outs]
+    assert n_changes[:2] == [1, 1] and n_changes[2]
+    assert "renamed" not in capsys.readouterr().out  # no table
+    twice = "kb", "diff", *kbs, "-o", tmp_path / "a.csv", "-o", tmp_path / "a.csv"
+    assert run(*twice) == 2 and "B555" in capsys.readouterr().err
+    bad = "kb", "diff", *kbs, "-o", tmp_path / "a.csv", "-o", tmp_path / "a.pdf"
+    assert run(*bad) == 2 and "B198" in capsys.readouterr().err
+    assert not (tmp_path / "a.csv").exists()  # checked before the first is written
+
+
+def test_several_reports_of_a_check(kbs, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("id,name\nX:1,ague\n")
+    outs = tmp_path / "out.jsonl", tmp_path / "out.tsv"
+    assert run("check", tmp_path / "a.csv", "--kb", kbs[0], "-o", outs[0], "-o", outs[1]) == 1
+    assert [len(out.read_text("utf8").splitlines()) for out in outs] == [1, 2]
+    assert "other concept" in outs[0].read_text() and "other concept" in outs[1].read_text()
+
+
 def test_a_folder(kbs, tmp_path, capsys):
     folder = tmp_path / "brat"
     folder.mkdir()

@@ -86,6 +86,23 @@ def only(checker: Checker, text: str):
         ("Seizure (HP:00012500)", "malformed", "Seizure"),
         ("Seizure (HP:D001250)", "malformed", "Seizure"),
         ("protein binding (GO:0005515)", "not checked", "protein binding"),
+        # A space in place of the colon, or after it.
+        ("seizure (HPO 0001250)", "agrees", "seizure"),
+        ("seizure [HP: 0001250]", "agrees", "seizure"),
+        ("seizure (HPO ID: 0001250)", "agrees", "seizure"),
+        ("seizure (HP 0001250)", "agrees", "seizure"),
+        ("HP 0001251 ! seizure", "other concept", "seizure"),
+        ("Marinesco-Sjogren syndrome (OMIM #248800)", "agrees", None),
+        ("Seizure (HPO 0001250000)", "malformed", "Seizure"),
+        # A full stop ends the name, except in a short form of a word.
+        ("HP:0001251 was mild. Seizure came later.", "agrees", ""),
+        ("Dr. No (HP:0001250)", "other concept", "Dr. No"),
+        # The last words of a name, unless they are nearer to another concept.
+        ("cord torsion (MONDO:0008541)", "close", "cord torsion"),
+        ("In cord torsion (MONDO:0008541)", "close", "cord torsion"),
+        ("spermatic cord (MONDO:0008541)", "other concept", "spermatic cord"),
+        ("skeletal maturation type 2 (HP:0005616)", "other concept", None),
+        ("syndrome (MONDO:0012997)", "other concept", None),
     ],
 )
 def test_verdicts(checker, text, verdict, name):
@@ -102,6 +119,7 @@ def test_verdicts(checker, text, verdict, name):
         ("- **Seizure**: `HP:0001250`", "Seizure"),
         ("1. HP:0001250 - Seizure", "Seizure"),
         ("HP:0001250 Seizure is common.", "Seizure"),
+        ("It ended. Epileptic fit (HP:0001250)", "Epileptic fit"),
         ("[Seizure](http://purl.obolibrary.org/obo/HP_0001250)", "Seizure"),
         ("Seizure ([HP:0001250](http://purl.obolibrary.org/obo/HP_0001250))", "Seizure"),
         ("https://identifiers.org/hp:0001250 (Seizure)", "Seizure"),
@@ -130,6 +148,13 @@ def test_another_concept_is_proposed(checker, text, right):
     assert (finding.proposals[0].id, finding.proposals[0].score) == (right, 1.0)
 
 
+@pytest.mark.parametrize(
+    "text", ["in HP 2019", "MeSH 2026", "Mondo 12", "X 0001250", "OMIM, 248800", "HP 1.25", "hp"]
+)
+def test_numbers_that_are_no_ids(checker, text):
+    assert checker.check_text(text) == []
+
+
 def test_a_name_that_no_concept_has(checker):
     finding = only(checker, "Congenital TTP (MONDO:0010134)")
     assert finding.verdict is IdVerdict.OTHER
@@ -150,6 +175,36 @@ def test_an_id_of_another_vocabulary_is_found_by_its_cross_reference(checker):
     finding = only(checker, "SHORT syndrome (MIM:248800)")
     assert (finding.verdict, finding.found.id) == (IdVerdict.OTHER, "MONDO:0009567")
     assert only(checker, "SHORT syndrome (OMIM:269880)").verdict is IdVerdict.NOT_CHECKED
+
+
+def test_the_form_of_ids(tmp_path):
+    """Numbers have any length if one is short, else that of the vocabulary's other ids."""
+    for start, ids in (("P:", range(26)), ("Q:", range(10, 30)), ("R:", range(100_000, 100_009))):
+        folder = tmp_path / start[0]
+        build_kb([Concept(f"{start}{i}", (f"name {i}",)) for i in ids], folder)
+        checker = Checker([folder])
+        verdicts = [only(checker, start + end).verdict.value for end in ("900", "900000", "B12")]
+        kind = "malformed" if start == "R:" else "unknown id"
+        assert verdicts == [kind, "unknown id", "malformed"]
+        assert only(checker, f"{start}{ids[0]}").verdict is IdVerdict.AGREES
+        assert only(checker, f"{start}0012").verdict.value == kind
+
+
+def test_a_cross_reference_in_a_knowledge_base_with_some_ids_of_that_vocabulary(tmp_path):
+    mixed = [Concept(f"X:{i}", (f"disease {i}",), xrefs=(f"OMIM:{300000 + i}",)) for i in range(5)]
+    mixed += [Concept("OMIM:600000", ("Gout",)), Concept("OMIM:600001", ("Mumps",))]
+    build_kb(mixed, tmp_path / "mixed")
+    checker = Checker([tmp_path / "mixed"])
+    assert only(checker, "Disease 3 (OMIM:300003)").verdict is IdVerdict.AGREES
+    finding = only(checker, "Gout (OMIM:300003)")
+    assert (finding.verdict, finding.found.id) == (IdVerdict.OTHER, "X:3")
+    assert only(checker, "Gout (OMIM:300009)").verdict is IdVerdict.UNKNOWN
+    # The whole vocabulary knows better than the cross-references of others.
+    whole = [Concept(f"OMIM:{i}", (f"entry {i}",)) for i in range(100_000, 100_009)]
+    build_kb(whole, tmp_path / "omim")
+    build_kb(mixed[:5], tmp_path / "x")
+    checker = Checker([tmp_path / "omim", tmp_path / "x"])
+    assert only(checker, "Disease 3 (OMIM:300003)").verdict is IdVerdict.UNKNOWN
 
 
 def test_imported_ids_do_not_make_a_vocabulary_complete(kbs):
@@ -270,9 +325,19 @@ def test_long_names_and_odd_ids(checker):
         ("Asthma (OMIM:154700)", "other concept"),
         ("Asthma (MESH:D001249)", "agrees"),
         ("asthma (MESH:D003920)", "other concept"),
+        ("asthma (MeSH: D001249)", "agrees"),
+        ("asthma [MeSH ID: D001249]", "agrees"),
+        ("asthma (MeSH D003920)", "other concept"),
         ("E. coli (NCBITaxon:562)", "synonym"),
+        ("mouse (NCBITaxon:10090)", "close"),  # "house mouse"
+        ("mouse (NCBITaxon:10088)", "other concept"),  # "mice"
+        ("mice (NCBITaxon:10088)", "synonym"),
+        ("mice (NCBITaxon:10090)", "other concept"),  # the exact name of another concept
         ("It grew. Asthma (MESH:D001249)", "agrees"),
         ("St. Louis encephalitis (MESH:D004674)", "synonym"),
+        ("graft vs. host disease (MESH:D006086)", "agrees"),
+        ("MESH:D001249 - graft vs. host disease", "other concept"),
+        ("NCBITaxon:562 E. coli", "synonym"),
     ],
 )
 def test_bundled_vocabularies_are_not_whole(text, verdict):

@@ -94,6 +94,51 @@ def test_names_that_come_and_go(tmp_path):
     assert found == [("name gone", "X:1", "hot body"), ("name added", "X:1", "pyrexia")]
 
 
+def names_that_changed(folder, old, new):
+    for name, names in (("old", old), ("new", new)):
+        build_kb([Concept(id, of) for id, of in names.items()], folder / name)
+    kbs = [KnowledgeBase.open(folder / name) for name in ("old", "new")]
+    return [tuple(change[:4]) for change in compare_releases(*kbs) if "name " in change.kind]
+
+
+SHARED_NAMES = {
+    "one of two loses it": (
+        {"X:1": ("fever", "ague"), "X:2": ("malaria", "ague")},
+        {"X:1": ("fever",), "X:2": ("malaria", "ague")},
+        [("name gone", "X:1", "ague", ())],
+    ),
+    "both lose it": (
+        {"X:1": ("fever", "ague"), "X:2": ("malaria", "ague")},
+        {"X:1": ("fever",), "X:2": ("malaria",)},
+        [("name gone", "X:1", "ague", ()), ("name gone", "X:2", "ague", ())],
+    ),
+    "a third concept takes it from both": (
+        {"X:1": ("fever", "ague"), "X:2": ("malaria", "ague"), "X:3": ("shiver",)},
+        {"X:1": ("fever",), "X:2": ("malaria",), "X:3": ("shiver", "ague")},
+        [("name moved", "X:1", "ague", ("X:3",)), ("name moved", "X:2", "ague", ("X:3",))],
+    ),
+    "a third concept takes it from one": (
+        {"X:1": ("fever", "ague"), "X:2": ("malaria", "ague"), "X:3": ("shiver",)},
+        {"X:1": ("fever",), "X:2": ("malaria", "ague"), "X:3": ("shiver", "ague")},
+        [
+            ("name moved", "X:1", "ague", ("X:2", "X:3")),
+            ("name ambiguous", "X:2", "ague", ("X:2", "X:3")),
+        ],
+    ),
+    "a preferred name, which was renamed": (
+        {"X:1": ("ague",), "X:2": ("malaria", "ague")},
+        {"X:1": ("fever",), "X:2": ("malaria", "ague")},
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SHARED_NAMES)
+def test_a_name_of_two_concepts(tmp_path, case):
+    old, new, expected = SHARED_NAMES[case]
+    assert [c for c in names_that_changed(tmp_path, old, new) if c[2] == "ague"] == expected
+
+
 LINKED = {
     "a.jsonl": (
         '{"id": "1", "text": "X:02", "links": [{"text":"X:02", "ids": ["X:02"], "score": 1}]}\n',
@@ -102,6 +147,10 @@ LINKED = {
     "b.jsonl": (  # without spaces, and with quotes in texts
         '{"id":"1","text":"a \\"X:02\\" b","links":[{"text":"b c","ids":["X:02"],"score":1}]}\n',
         '{"id":"1","text":"a \\"X:02\\" b","links":[{"text":"b c","ids":["X:01"],"score":1}]}\n',
+    ),
+    "c.jsonl": (  # cross-references are not the ids of links
+        '{"ids": ["X:02"], "candidates": [{"id": "X:02", "xrefs": ["X:02", "a]b", "X:0A"]}]}\n',
+        '{"ids": ["X:01"], "candidates": [{"id": "X:01", "xrefs": ["X:02", "a]b", "X:0A"]}]}\n',
     ),
     "a.csv": (
         'doc,text,id\n1,"high, fever",X:02|X:03\n',
@@ -160,3 +209,52 @@ def test_bare_ids_with_a_prefix(kbs, tmp_path):
     lines = list(migrated_lines(path, *kbs, prefix="X"))
     assert lines[-1][0] == "1\t0\t1\ta\tDisease\t01|07\n"
     assert [move.status for move in lines[-1][1]] == ["moved", "gone"]
+
+
+FOREIGN = {
+    "a.csv": "id\nUMLS:C1\nC0011849\nhttps://x.org/1\nX:2:3\n10:30\nX:25\n",
+    "a.jsonl": (
+        '{"id":"UMLS:C1","ids":["C0011849"],"xrefs":["Y:1"],"hgvs":"BRAF:p.V600E","text":"Z:1",'
+        '"candidates":[{"id":"X:25","evidence":"exact","xrefs":["Y:1","Y:2"]}]}\n'
+    ),
+    "a.pubtator": "1|t|Z:1\n1|a|\n1\t0\t3\tZ:1\tDisease\tUMLS:C1|C0011849,X:25\n",
+    "a.ann": "".join(f"N1\tReference T1 {id}\tZ:1\n" for id in ("UMLS:C1", "C0011849", "X:25")),
+    "a.xml": "<infon key='id'>UMLS:C1;C0011849;X:25</infon><text>Z:1</text>\n",
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_ids_that_are_not_in_the_old_release_are_counted(kbs, tmp_path, name):
+    path = tmp_path / name
+    path.write_text(FOREIGN[name])
+    lines = list(migrated_lines(path, *kbs))
+    assert "".join(line for line, _ in lines) == FOREIGN[name]
+    found = [(move.status, move.id, move.to) for _, moves in lines for move in moves]
+    assert found == [
+        ("not in OLD", "UMLS:C1", ()),
+        ("not in OLD", "C0011849", ()),
+        *(
+            [("in neither release", "X:2:3", ())] if name == "a.csv" else []
+        ),  # with the prefix of OLD
+        ("not in OLD", "X:25", ("X:25",)),  # new
+    ]
+
+
+def test_words_are_no_ids_with_a_prefix(kbs, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"ids": ["02", "99"], "label": "X", "evidence": "exact", "hgvs": "p.V600E"}\n')
+    ((line, moves),) = migrated_lines(path, *kbs, prefix="X")
+    assert line == path.read_text().replace('"02"', '"01"')
+    assert [(move.status, move.id) for move in moves] == [
+        ("moved", "X:02"),
+        ("in neither release", "X:99"),
+    ]
+
+
+def test_chosen_columns(kbs, tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("id\tHPO\nX:02\tX:02\nX:02\tX:07\n")
+    for column in ("HPO", 2):
+        lines = list(migrated_lines(path, *kbs, columns={"id": column}))
+        assert "".join(line for line, _ in lines) == "id\tHPO\nX:02\tX:01\nX:02\tX:07\n"
+        assert [move.status for _, moves in lines for move in moves] == ["moved", "gone"]

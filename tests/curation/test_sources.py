@@ -60,6 +60,11 @@ def test_json(tmp_path, indent):
         assert_in_place(pair, text)
 
 
+def test_the_key_gives_the_prefix(tmp_path):
+    pairs = pairs_in(tmp_path, "a.json", '{"hpo_id": "0001250", "hpo_name": "Seizure"}')
+    assert shown(pairs) == [("Seizure", "hpo:0001250", "$.hpo_id")]
+
+
 def test_json_lines(tmp_path):
     text = '{"id": "X:1", "name": "Gout"}\n\n{"id": "X:2", "label": "Gu\\u00efllain", "n": 1e5}\n'
     pairs = pairs_in(tmp_path, "a.jsonl", text)
@@ -99,6 +104,14 @@ def test_linkml(tmp_path):
         ("SEIZURE", "HP:0001250", "$.permissible_values.SEIZURE.meaning"),
         ("Gout", "X:1", "$.permissible_values.B.meaning"),
     ]
+
+
+def test_a_control_character_in_yaml(tmp_path):
+    with pytest.raises(BioelError) as error:
+        pairs_in(tmp_path, "a.yaml", "a: b\nc: x\x01y\n")
+    assert "found unacceptable character #x0001: special characters are not allowed, expec" in str(
+        error.value
+    )
 
 
 def test_aliases_are_read_once(tmp_path):

@@ -53,6 +53,24 @@ def pairs_of(text: str, separator: str = ",", **options):
         ("id,note\n7,Seizure (HP:0001250)\n", [("Seizure", "HP:0001250")]),
         ("id,name\nHP:000 1250,Seizure\n", [("Seizure", "HP:000 1250")]),
         ("id,name\nP1,Seizure\nHP:0001250\n", [("", "HP:0001250")]),
+        # The header gives the prefix.
+        ("hpo_id,label\n0001250,Seizure\n", [("Seizure", "hpo:0001250")]),
+        ("HP ID,Finding\n0001250|0001251,x\n", [("", "hp:0001250"), ("", "hp:0001251")]),
+        ("hp_id,name\nHP 0001250,Seizure\n", [("Seizure", "HP 0001250")]),
+        ("Drug,MeSH ID\nHeparin,D006493\n", [("Heparin", "MESH:D006493")]),
+        (
+            "mesh_id,mesh_name,hpo_id,hpo_name\nD1234567,Gout,0001250,Seizure\n",
+            [("Gout", "MESH:D1234567"), ("Seizure", "hpo:0001250")],
+        ),
+        ("patient_id,hpo_id\n12,HP:0001250\n", [("", "HP:0001250")]),
+        ("hpo_id,name\nabsent,Seizure\n", []),
+        # An id that a person proposed is not that of the words next to it.
+        (
+            "text,verdict,right id\nGout (X:1),other concept,X:2\n",
+            [("", "X:2"), ("Gout", "X:1")],
+        ),
+        ("finding,parent_id\nSeizure,HP:0001250\n", [("", "HP:0001250")]),
+        ("name,correct id\nSeizure,HP:0001250\n", [("Seizure", "HP:0001250")]),
         ("# made by hand\nid,name\nHP:0001250,'=Seizure\n", [("=Seizure", "HP:0001250")]),
     ],
 )
@@ -69,6 +87,9 @@ def test_columns_and_prefix():
     ]
     assert pairs_of("id,name\n1,Gout\n", prefix="X") == [("Gout", "X:1")]
     assert pairs_of("id,name\n1,Gout\n") == []
+    two = "hpo_id,id\n0001250,1\n"
+    assert pairs_of(two, prefix="X") == [("", "hpo:0001250"), ("", "X:1")]
+    assert pairs_of(two, columns={"id": "hpo_id"}) == [("", "hpo:0001250")]
 
 
 def test_tabs_need_no_quotes():
@@ -140,3 +161,25 @@ def test_workbooks(tmp_path):
         ("A2", -1, "HP:0001250"),
         ("A3", -1, "HP:0001251"),
     ]
+
+
+def test_all_sheets_of_a_workbook(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    tables = {
+        "Notes": [["Made by hand"]],
+        "Findings": [["id", "name"], ["HP:0001250", "Seizure"]],
+        "Empty": [],
+        "Diseases": [["disease", "X id"], [], ["Gout", "X:1"]],
+    }
+    for title, rows in tables.items():
+        sheet = book.create_sheet(title)
+        for row in rows:
+            sheet.append(row)
+    book.save(tmp_path / "a.xlsx")
+    pairs = list(read_pairs(tmp_path / "a.xlsx", IDS))
+    assert [(pair.id.name, pair.id.text, pair.names[0].text) for pair in pairs] == [
+        ("Findings!A2", "HP:0001250", "Seizure"),
+        ("Diseases!B3", "X:1", "Gout"),
+    ]
+    assert str(pairs[1].id).endswith("a.xlsx, row 3, Diseases!B3")

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.export.formats import TextFormat, format_of, table_line, writing_brat
+from spacy_bioel.export.formats import TextFormat, format_of, writing_brat
 from spacy_bioel.export.rows import Failure, LinkedText
 from spacy_bioel.io.formats import read_corpus
 from spacy_bioel.io.table import read_text_table
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.text.normalize import escape_formula, unescape_formula
+from spacy_bioel.text.normalize import escape_formula, table_line, unescape_formula
 from spacy_bioel.types import Candidate, Concept, Link, Mention
 
 TEXT = "Naloxone | a\ttitle\nbreast and ovarian\r\ncancer, V600E 😀 in HeLa"

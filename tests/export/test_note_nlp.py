@@ -148,3 +148,16 @@ def test_the_context_is_determined(kb, tmp_path, capsys):
         ("2", "ASA", "1112807", "Y", ""),
         ("2", "heart attack", "4329847", "N", "subject=mother"),
     ]
+
+
+def test_a_knowledge_base_without_ids_of_omop(kb, tmp_path, capsys):
+    build_kb([Concept("X:1", ("Heart attack",), xrefs=("NOT_OMOP:1",))], tmp_path / "kb")
+    (tmp_path / "notes.txt").write_text("No heart attack.\nA heart attack.\n")
+    out, bioel = tmp_path / "x.note_nlp.csv", command(capsys)
+    shown = bioel("link", tmp_path / "kb", tmp_path / "notes.txt", "-o", out)
+    assert shown.err.count("W415") == 1
+    assert str(tmp_path / "kb") in shown.words and "bioel kb build kb/omop athena/" in shown.words
+    with out.open(encoding="utf8", newline="") as file:
+        assert {row["note_nlp_concept_id"] for row in csv.DictReader(file)} == {"0"}
+    for model, to in ((kb.path, out), (tmp_path / "kb", tmp_path / "x.csv")):
+        assert "W415" not in bioel("link", model, tmp_path / "notes.txt", "-o", to).err

@@ -92,6 +92,10 @@ def test_packed_files(tmp_path):
 
 ROW = "4\tX\tDrug\tATC\tATC 4th\tC\tB01\t19700101\t20991231"
 FAULTS = [
+    ({"CONCEPT": None}, r"B123.*CONCEPT\.csv.*Athena"),
+    ({"CONCEPT": None, "CONCEPT_RELATIONSHIP": None}, r"B123.*CONCEPT\.csv.*Athena"),
+    ({"CONCEPT": None, "CONCEPT_SYNONYM": None}, r"B123.*CONCEPT\.csv.*Athena"),
+    (dict.fromkeys(FILES), r"B407.*MRCONSO\.RRF.*CONCEPT\.csv"),
     ({"CONCEPT_SYNONYM": None}, r"B123.*CONCEPT_SYNONYM\.csv.*Athena"),
     ({"CONCEPT_RELATIONSHIP": None}, r"B123.*CONCEPT_RELATIONSHIP\.csv"),
     ({"CONCEPT": CONCEPT.replace("vocabulary_id", "vocab")}, r"B128.*CONCEPT.csv.*vocabulary_id"),

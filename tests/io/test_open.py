@@ -8,7 +8,7 @@ import zstandard
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io import jsonl as json_text
 from spacy_bioel.io.jsonl import iter_json_object
-from spacy_bioel.io.open import curie, iter_xml, numbered_lines, parse_ids, unique_names
+from spacy_bioel.io.open import Place, curie, iter_xml, numbered_lines, parse_ids, unique_names
 
 PACKED = pytest.mark.parametrize(
     "pack", [bytes, gzip.compress, zstandard.compress], ids=["plain", "gz", "zst"]
@@ -21,7 +21,7 @@ def test_lines_of_compressed_files_are_numbered(write, pack):
     # Recognised by content, because the name has no suffix of an archive.
     path = write(pack("\ufeffSjögren\r\nsecond\u2028half\n\nlast".encode()))
     expected = ["Sjögren", "second\u2028half", "", "last"]
-    assert list(numbered_lines(path)) == [((path, n + 1), x) for n, x in enumerate(expected)]
+    assert list(numbered_lines(path)) == [(Place(path, n), x) for n, x in enumerate(expected, 1)]
     with pytest.raises(BioelError, match="B102"):
         list(numbered_lines(write(pack(b""))))
 

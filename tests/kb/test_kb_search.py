@@ -5,7 +5,7 @@ from kb_files import made_kb
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.knowledge_base import corrected, search_names
+from spacy_bioel.kb.knowledge_base import KnowledgeBase, corrected, search_names
 from spacy_bioel.types import Candidate, Concept
 
 
@@ -20,6 +20,15 @@ def test_a_concept_by_its_id(kb):
 def test_an_unknown_id_names_one_that_is_known(kb):
     with pytest.raises(BioelError, match=r"\[B337\] There is no concept 'X:7' .* ids is X:1\."):
         kb["X:7"]
+
+
+def test_an_id_that_was_retired_without_a_replacement(tmp_path):
+    retired = (Concept("X:2", (), consider=("X:1", "X:9")), Concept("X:3", (), consider=()))
+    build_kb([Concept("X:1", ("Fever",)), *retired], tmp_path)
+    kb = KnowledgeBase.open(tmp_path)
+    for id, others in (("X:2", "X:1, X:9"), ("X:3", "none")):
+        with pytest.raises(BioelError, match=rf"\[B637\] The id '{id}' was .* instead: {others}"):
+            kb[id]
 
 
 def test_relations_of_a_concept(kb):
