@@ -161,6 +161,7 @@ function compare() {
     counts.textContent = `${n} linked, ${links.length - n} NIL`;
     return [text, links];
   });
+  if (!columns.length) return;  // the threshold of the service is not known yet
   const [first, second] = columns.map(([, links]) => links), different = new Set();
   first.forEach((link, i) => {
     if (link.ids.join() !== second[i].ids.join()) different.add(link).add(second[i]);

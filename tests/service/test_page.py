@@ -93,6 +93,7 @@ def said(page, words: str) -> str:
 
 def test_it_works_at_every_width_with_the_keyboard_and_a_screen_reader(browser, address):
     def use(page) -> None:
+        page.locator("#limit").get_by_text("characters").wait_for()
         page.get_by_role("button", name="Abstract").click()
         page.locator("#text-linked mark").first.press("Enter")
         page.locator("#concept h3").wait_for()
@@ -165,7 +166,9 @@ DROP = """texts => {
   const data = new DataTransfer();
   for (const text of texts) data.items.add(new File([text], "a.txt"));
   const options = {dataTransfer: data, bubbles: true, cancelable: true};
-  for (const name of ["dragover", "drop"]) document.body.dispatchEvent(new DragEvent(name, options));
+  for (const name of ["dragover", "drop"]) {
+    document.body.dispatchEvent(new DragEvent(name, options));
+  }
 }"""
 
 
@@ -271,6 +274,20 @@ def test_ten_thousand_mentions(page):
     assert page.locator("#table p").text_content() == "And 9,000 more, which are in the downloads."
     page.click("#compare summary")
     assert page.locator("#compare mark").count() == 20_000
+
+
+def test_a_text_is_linked_before_the_page_knows_the_service(browser, address):
+    page, answers = browser.new_page(), []
+    errors, _ = watch(page)
+    page.route("**/info", answers.append)  # without an answer
+    page.goto(address)
+    assert link(page, "Narcan") == "1 mention"
+    page.click("#compare summary")
+    (route,) = answers
+    route.continue_()
+    page.locator("#compare mark").nth(1).wait_for()
+    assert errors == []
+    page.close()
 
 
 def test_errors_of_the_service_are_shown(page):
