@@ -279,7 +279,7 @@ def test_ten_thousand_mentions(page):
 def test_a_text_is_linked_before_the_page_knows_the_service(browser, address):
     page, answers = browser.new_page(), []
     errors, _ = watch(page)
-    page.route("**/info", answers.append)  # without an answer
+    page.route("**/info", lambda route: answers.append(route))  # without an answer
     page.goto(address)
     assert link(page, "Narcan") == "1 mention"
     page.click("#compare summary")
