@@ -63,21 +63,20 @@ async function linkFile(files) {
 // The answer
 
 function showResult() {
-  const {text, links} = result, counts = new Map(), title = byId("mention");
+  const {text, links} = result, counts = new Map(), nil = links.filter(link => !link.ids.length).length;
   for (const {label} of links) counts.set(label, (counts.get(label) || 0) + 1);
   byId("legend").replaceChildren(...[...counts].sort(([, a], [, b]) => b - a).map(([label, n]) => {
     const [hue, edge] = styleOf(label);
     const swatch = element("span", "", {class: "swatch", style: `--hue: ${hue}; --edge-style: ${edge}`});
     return element("span", [swatch, `${label || "(no label)"} ${n}`]);
-  }));
+  }), nil ? `Without a background: no concept (NIL) ${nil}` : "");
   drawText(byId("text-linked"), text, links);
   byId("contexts").hidden = !links.some(link => link.context);
   byId("result").hidden = false;
   byId("concept").replaceChildren();
-  title.replaceChildren(element("p", links.length
+  byId("mention").replaceChildren(element("p", links.length
     ? "Select a mention to see its concept, its candidates and why it was chosen."
     : "Nothing in this text was found as a mention.", {class: "soft"}));
-  const nil = links.filter(link => !link.ids.length).length;
   showStatus(`${links.length.toLocaleString("en")} ${links.length === 1 ? "mention" : "mentions"}`
     + (nil ? `, ${nil.toLocaleString("en")} of them without a concept (NIL)` : ""));
   drawTable();
