@@ -127,15 +127,13 @@ def _look(page: Page, name: str, scheme: str) -> Iterator[Row]:
 
 def _use_service(page: Page) -> None:
     """Link a text and open its first candidates with the keyboard only."""
-    page.wait_for_function("() => !document.getElementById('info').textContent.includes('…')")
+    page.locator("#limit").get_by_text("characters").wait_for()
     page.focus("#text")
     page.keyboard.press("Control+A")
     page.keyboard.insert_text(TEXT)
     page.keyboard.press("Control+Enter")
-    page.wait_for_selector("#text-linked button")
-    page.focus("#text-linked button")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#concept table, #concept h3, #concept dl")
+    page.locator("#text-linked mark").first.press("Enter")
+    page.locator("#concept h3").wait_for()
 
 
 def _tab_through(page: Page) -> tuple[int, int, int]:

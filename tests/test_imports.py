@@ -106,7 +106,7 @@ PACKAGES: dict[str, list[str]] = {
     "service/service.py": ["spacy"],
     "service/worker.py": ["spacy"],
     # Of the extra only to say that it is missing, before the service listens.
-    "service/commands.py": ["typer", "fastapi", "prometheus_client"],
+    "service/commands.py": ["typer", "fastapi", "fastapi_offline", "prometheus_client"],
     "service/middleware.py": ["fastapi", "starlette", "pydantic", "prometheus_client"],
     "service/app.py": ["fastapi", "pydantic", "prometheus_client"],
     "service/run.py": ["uvicorn"],

@@ -19,7 +19,6 @@ from spacy.util import filter_spans, is_in_jupyter
 
 from spacy_bioel.doc import get_links, split_kb_id
 from spacy_bioel.errors import BioelError, needing
-from spacy_bioel.explanation import reason_of
 from spacy_bioel.export.pages import PAGES, address_of
 from spacy_bioel.export.rows import LinkedText, to_row
 from spacy_bioel.settings import SPANS_KEY
@@ -53,12 +52,8 @@ def page_part(linked: LinkedText) -> str:
     The preferred names and the entries of linked concepts are included if the knowledge base is
     open.
     """
-    row, concepts = to_row(linked), {}
-    for link, cells in zip(linked.links, row["links"], strict=True):
-        cells["why"] = reason_of(link)
-        for candidate, values in zip(link.candidates, cells["candidates"], strict=True):
-            if name := preferred_name(candidate.kb, candidate.id):
-                values["preferred"] = name
+    concepts = {}
+    for link in linked.links:
         for candidate in linked_candidates(link):
             with suppress(BioelError, KeyError):
                 concepts[candidate.id] = asdict(opened(candidate.kb)[candidate.id])
@@ -68,7 +63,7 @@ def page_part(linked: LinkedText) -> str:
             concept[field] = concept[field][:_MAX_LISTED]
     kbs = {candidate.kb for link in linked.links for candidate in link.candidates}
     releases = [release for kb in sorted(kbs) for release in releases_of(kb)]
-    about = {**row, "concepts": list(concepts.values()), "kbs": releases}
+    about = {**to_row(linked, explain=True), "concepts": list(concepts.values()), "kbs": releases}
     # No text can end the element, since "<" is escaped.
     text = json.dumps(about, ensure_ascii=False).replace("<", "\\u003c")
     return f'<script type="application/json" class="document">{text}</script>\n'

@@ -31,9 +31,10 @@ from spacy.util import ignore_error, minibatch, raise_error
 from spacy_bioel.doc import CONTEXT_VALUES, get_links
 from spacy_bioel.errors import BioelError, Errors, crash_report, shortened
 from spacy_bioel.evaluation import run as measuring
+from spacy_bioel.explanation import reason_of
 from spacy_bioel.loading import UserCode, find_detector, find_linker, spans_key
 from spacy_bioel.parallel import use_one_thread
-from spacy_bioel.types import AnnotatedText, Link, Mention
+from spacy_bioel.types import AnnotatedText, Link, Mention, preferred_name
 
 _Item = TypeVar("_Item")
 Result = TypeVar("Result")
@@ -401,20 +402,22 @@ def check_linker(nlp: Language) -> None:
             part.rank([("a", "")])
 
 
-def to_row(linked: LinkedText, *, xrefs: bool = False) -> JsonRow:
+def to_row(linked: LinkedText, *, xrefs: bool = False, explain: bool = False) -> JsonRow:
     """Convert a linked text to a row of JSON values, as in `export.formats.row_schema`.
 
     A link has a key for each fact, such as "hgvs" for a variant, and "context" if the pipeline
     includes the `bioel_context` pipe.
 
     xrefs (bool): Whether to include candidates' cross-references, as "xrefs".
+    explain (bool): Whether to include the reason for each link, as "why", and the preferred names
+        of candidates, as "preferred", if the knowledge base is open.
     """
     error = linked.error and asdict(linked.error)
-    links = [_link_row(linked, link, xrefs=xrefs) for link in linked.links]
+    links = [_link_row(linked, link, xrefs=xrefs, explain=explain) for link in linked.links]
     return {"id": linked.id, "text": linked.text, "links": links, "error": error}
 
 
-def _link_row(linked: LinkedText, link: Link, *, xrefs: bool) -> JsonRow:
+def _link_row(linked: LinkedText, link: Link, *, xrefs: bool, explain: bool) -> JsonRow:
     text = linked.text or ""
     row: JsonRow = {
         "start": link.start,
@@ -429,8 +432,12 @@ def _link_row(linked: LinkedText, link: Link, *, xrefs: bool) -> JsonRow:
         values = {key: getattr(candidate, key) for key in ("id", "score", "name", "evidence")}
         if xrefs:
             values["xrefs"] = list(candidate.xrefs)
+        if explain and (preferred := preferred_name(candidate.kb, candidate.id)):
+            values["preferred"] = preferred
         row["candidates"].append(values)
     row |= {name: value for name, value in link.facts.items() if value is not None}
+    if explain:
+        row["why"] = reason_of(link)
     if link.context is not None:
         cues = [{"start": a, "end": b, "says": says} for a, b, says in link.context.cues]
         values = {name: getattr(link.context, name) for name in CONTEXT_VALUES}

@@ -5,13 +5,17 @@ The models and the route docstrings are also the documentation in /openapi.json.
 
 from __future__ import annotations
 
+import re
+from base64 import b64encode
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
+from hashlib import sha256
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Query, Request
+from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, Response
+from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import (
     BaseModel,
@@ -27,6 +31,8 @@ from pydantic import (
 from spacy_bioel import __version__
 from spacy_bioel.curation.pairs import IdVerdict
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.export.html import FACTS, columns_of
+from spacy_bioel.export.pages import PAGES
 from spacy_bioel.service import Limits
 from spacy_bioel.service.middleware import (
     HANDLERS,
@@ -44,10 +50,11 @@ from spacy_bioel.types import KbRelease
 
 _MAX_SEARCH_RESULTS = 100
 _MAX_QUERY_LENGTH = 500
-# The page loads nothing from other servers.
+_SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
+# Pages load nothing from other servers.
 _POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src {}; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
 
@@ -115,6 +122,11 @@ class LinkRequest(_Strict):
         strict=True,
         description="Whether candidates include cross-references to other vocabularies",
     )
+    explain: bool = Field(
+        default=False,
+        strict=True,
+        description="Whether links include a reason, and candidates the preferred name",
+    )
 
 
 class CandidateOut(BaseModel):
@@ -125,6 +137,7 @@ class CandidateOut(BaseModel):
     name: str = Field(description="The name of the concept that matched")
     evidence: str = Field(description='Sources of evidence, strongest first, such as "exact+dense"')
     xrefs: list[str] | None = Field(default=None, description="Cross-references, if requested")
+    preferred: str | None = Field(default=None, description="The preferred name, if requested")
 
 
 class CueOut(BaseModel):
@@ -166,6 +179,7 @@ class LinkOut(BaseModel):
     candidates: list[CandidateOut] | None = Field(
         default=None, description="Best first; absent if not requested"
     )
+    why: str | None = Field(default=None, description="Why it is linked or NIL, if requested")
     context: ContextOut | None = Field(
         default=None, description="Present if the pipeline has a bioel_context pipe"
     )
@@ -256,10 +270,12 @@ class KbInfo(KbRelease):
 
 
 class ModelInfo(BaseModel):
-    """Name and version of the pipeline."""
+    """Name, version, pipes and threshold of the pipeline."""
 
     name: str
     version: str
+    pipes: list[str] = Field(description='With "bioel_context" if links have a context')
+    nil_threshold: float = Field(description="Minimum score of a link")
 
 
 class Info(BaseModel):
@@ -287,7 +303,7 @@ def create_app(service: Service, limits: Limits, *, hosts: Collection[str] = ())
         title="spacy-bioel",
         version=__version__,
         description="Biomedical entity linking: find mentions in texts, and link them to concepts",
-        docs_url=None,  # FastAPI's documentation pages load scripts from other servers
+        docs_url=None,  # FastAPI's own pages load scripts from other servers
         redoc_url=None,
         redirect_slashes=False,
         exception_handlers=HANDLERS,
@@ -298,6 +314,16 @@ def create_app(service: Service, limits: Limits, *, hosts: Collection[str] = ())
     app.add_middleware(MeasureRequests, metrics=metrics)
     _add_api(app, service, limits)
     _add_probes(app, service, metrics)
+    _add_page(app, "/", PAGES.get_template("service.html").render(columns=columns_of(FACTS)))
+    swagger = get_swagger_ui_html(
+        openapi_url="openapi.json",
+        title="spacy-bioel: API",
+        swagger_js_url="swagger/swagger-ui-bundle.js",
+        swagger_css_url="swagger/swagger-ui.css",
+        swagger_favicon_url="data:,",
+    )
+    _add_page(app, "/docs", bytes(swagger.body).decode())
+    app.mount("/swagger", StaticFiles(packages=[("fastapi_offline", "static")]))
     return app
 
 
@@ -312,7 +338,7 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
             message = Errors.B383.format(found=len(request.texts), most=limits.texts)
             raise Refusal(422, message, where="body.texts")
         jobs = [
-            Job((text.text, text.id), candidates=request.candidates, xrefs=request.xrefs)
+            Job((text.text, text.id), request.candidates, request.xrefs, request.explain)
             for text in request.texts
         ]
         answers = await service.link(jobs)
@@ -375,10 +401,17 @@ def _add_probes(app: FastAPI, service: Service, metrics: Metrics) -> None:
         page = generate_latest(metrics.registry)
         return Response(page, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    @app.get("/", include_in_schema=False)
+
+def _add_page(app: FastAPI, path: str, html: str) -> None:
+    """Add a page that may run the scripts that it holds or names, and no others."""
+    digests = (sha256(script.encode()).digest() for script in _SCRIPT.findall(html))
+    sources = [f"'sha256-{b64encode(digest).decode()}'" for digest in digests]
+    sources += ["'self'"] if "<script src=" in html else []
+    policy = _POLICY.format(" ".join(sources))
+
+    @app.get(path, include_in_schema=False)
     async def page() -> HTMLResponse:
-        html = files("spacy_bioel.service").joinpath("page.html").read_text(encoding="utf8")
-        return HTMLResponse(html, headers={"Content-Security-Policy": _POLICY})
+        return HTMLResponse(html, headers={"Content-Security-Policy": policy})
 
 
 def _require_json(request: Request) -> None:

@@ -54,7 +54,7 @@ def serve(
     """Link texts over HTTP, with an API for programs and a page for people.
 
     The page is at /. Programs use /link, /concepts/ID, /search?q=WORDS and /info, which
-    /openapi.json describes. Monitoring uses /livez, /readyz and /metrics.
+    /openapi.json describes, and /docs as a page. Monitoring uses /livez, /readyz and /metrics.
 
     There is no authentication. Allowed Host headers: localhost, --host, any IP address, and each
     --allowed-host, such as a proxy's name.
@@ -67,6 +67,7 @@ def serve(
     """
     with needing("serve", "bioel serve"):
         import fastapi  # noqa: F401
+        import fastapi_offline  # noqa: F401
         import prometheus_client  # noqa: F401
 
         from spacy_bioel.service import run

@@ -411,7 +411,12 @@ class Service:
         """
         parts, meta = parts_of(self.kb), self._meta
         return {
-            "model": {"name": f"{meta['lang']}_{meta['name']}", "version": meta["version"]},
+            "model": {
+                "name": f"{meta['lang']}_{meta['name']}",
+                "version": meta["version"],
+                "pipes": meta["pipeline"],
+                "nil_threshold": meta["nil_threshold"],
+            },
             "versions": {"spacy-bioel": __version__, "spacy": spacy.__version__},
             "kbs": [asdict(part.releases[0]) | {"names": part.n_names} for part in parts],
         }

@@ -46,11 +46,13 @@ class Job:
 
     document (Document): Text and id.
     candidates, xrefs (bool): Whether links include candidates, and candidates cross-references.
+    explain (bool): Whether links include reasons, and candidates preferred names.
     """
 
     document: Document
     candidates: bool = True
     xrefs: bool = False
+    explain: bool = False
 
     @property
     def n_characters(self) -> int:
@@ -58,7 +60,7 @@ class Job:
 
     def answer(self, linked: LinkedText) -> Answer:
         """Create the answer for the linked text."""
-        row = to_row(linked, xrefs=self.xrefs)
+        row = to_row(linked, xrefs=self.xrefs, explain=self.explain)
         for link in row["links"] if not self.candidates else ():
             del link["candidates"]
         content = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -124,7 +126,8 @@ class LoadedPipeline:
         (linked,) = link_texts(nlp, [(_WARM_UP_TEXT, None)])
         if linked.error is not None:
             raise BioelError(f"[{linked.error.code}] {linked.error.message}")
-        self._nlp, self._linker, self.meta = nlp, linker, nlp.meta
+        self._nlp, self._linker = nlp, linker
+        self.meta = {**nlp.meta, "nil_threshold": linker.cfg["nil_threshold"]}
 
     @property
     def kb(self) -> KnowledgeBase:

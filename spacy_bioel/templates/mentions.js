@@ -57,7 +57,9 @@ function drawText(container, text, links) {
     const words = characters.slice(start, end).join("");
     parts.push(open.length ? drawPiece(words, open, start, end) : words);
   }
+  container.dir = "ltr";  // browsers would look for the direction again after each insertion
   container.replaceChildren(...parts);
+  container.dir = "auto";
 }
 
 // A piece of one or more mentions. The first piece of each mention can be reached with Tab.

@@ -2,7 +2,10 @@
 
 import json
 import re
+from base64 import b64encode
+from collections import Counter
 from collections.abc import Callable
+from hashlib import sha256
 from importlib.resources import files
 from threading import Event
 from typing import Any
@@ -185,7 +188,8 @@ def test_info(client):
     (kb,) = info["kbs"]
     assert (kb["source"], kb["release"], kb["concepts"], kb["names"]) == ("Small", "2026", 2, 3)
     assert len(kb["fingerprint"]) == 32
-    assert info["model"] == {"name": "en_pipeline", "version": "0.0.0"}
+    model = {"name": "en_pipeline", "version": "0.0.0", "pipes": ["bioel_linker"]}
+    assert info["model"] == {**model, "nil_threshold": 0.25}
     assert set(info["versions"]) == {"spacy-bioel", "spacy"}
     assert info["limits"]["texts"] == 3
 
@@ -254,12 +258,56 @@ def test_another_generation_of_the_knowledge_base(tmp_path, started):
     assert ids(client.post("/link", json={"texts": ["aspirin"]}).json()) == [["B:1"]]
 
 
-def test_the_page_needs_nothing_from_elsewhere(client):
-    response = client.get("/")
-    assert response.text == (files("spacy_bioel.service") / "page.html").read_text("utf8")
-    assert response.headers["Content-Security-Policy"].startswith("default-src 'none'; ")
-    assert re.findall(r"(?:src|href)=\"([^\"]*)\"", response.text) == [
-        "data:,", "openapi.json", "info", "metrics"
-    ]  # fmt: skip
-    assert "http" not in response.text and "innerHTML" not in response.text
-    assert client.get("/docs").status_code == 404  # FastAPI's own, with scripts of elsewhere
+def allowed(policy: str, directive: str) -> list[str]:
+    (sources,) = re.findall(rf"{directive} ([^;]*)", policy)
+    return sources.split()
+
+
+def test_the_pages_need_nothing_from_elsewhere(client):
+    files = ["swagger/swagger-ui.css", "swagger/swagger-ui-bundle.js"]
+    programs = ["docs", "openapi.json", "info", "metrics"]
+    for path, links in (("/", programs), ("/docs", files)):
+        response = client.get(path)
+        assert response.status_code == 200
+        policy, html = response.headers["Content-Security-Policy"], response.text
+        for directive in ("default-src", "base-uri", "form-action", "frame-ancestors"):
+            assert allowed(policy, directive) == ["'none'"]
+        # The browser runs the page's own script, and no other.
+        (script,) = re.findall("<script>(.*?)</script>", html, re.S)
+        digest = b64encode(sha256(script.encode()).digest()).decode()
+        own = ["'self'"] if path == "/docs" else []
+        assert allowed(policy, "script-src") == [f"'sha256-{digest}'", *own]
+        tags = re.findall(r"<[a-z][^>]*>", html.replace(script, ""))
+        addresses = re.findall(r"(?:src|href)=\"([^\"]*)\"", "".join(tags))
+        assert [address for address in addresses if address != "data:,"] == links
+        assert not re.search(r"innerHTML|//cdn|url\(|@import|import\(", html)
+    for path in files:
+        response = client.get(f"/{path}")
+        assert (response.status_code, len(response.content) > 100_000) == (200, True)
+        if path.endswith(".css"):
+            assert not re.search(rb"url\(\"?(?!\"?data:)|@import", response.content)
+    assert client.get("/redoc").json()["code"] == "B380"
+    assert client.get("/swagger/../app.py").json()["code"] == "B380"
+    assert client.get("/swagger/none.js").json()["code"] == "B380"
+
+
+def test_functions_of_pages_are_written_once():
+    folder, names = files("spacy_bioel") / "templates", Counter()
+    for name in ("mentions", "links", "service"):
+        script = (folder / f"{name}.js").read_text("utf8")
+        names.update(re.findall(r"^(?:async )?function (\w+)", script, re.M))
+    # Each page has its own `showId`.
+    assert {name for name, n in names.items() if n > 1} == {"showId"}
+
+
+def test_reasons_and_preferred_names_are_optional(client):
+    request: dict[str, Any] = {"texts": ["Narcan"]}
+    for explain, why, preferred in ((True, "Linked: Narcan (X:1)", "Naloxone"), (False, "", None)):
+        request["explain"] = explain
+        (link,) = client.post("/link", json=request).json()["documents"][0]["links"]
+        assert link.get("why", "").startswith(why) and ("why" in link) == explain
+        assert link["candidates"][0].get("preferred") == preferred
+    (link,) = client.post("/link", json=request | {"explain": True, "candidates": False}).json()[
+        "documents"
+    ][0]["links"]
+    assert "why" in link and "candidates" not in link
