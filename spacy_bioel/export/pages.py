@@ -121,8 +121,10 @@ PAGES.globals |= {
     "addresses": _CONCEPT_PAGES,
     "unprefixed": f"^(?:{_UNPREFIXED_ID.pattern})$".replace("(?P<", "(?<"),
 }
+PAGES.tests["finite"] = lambda value: isinstance(value, int | float) and math.isfinite(value)
+PAGES.tests["drawable"] = lambda point: all(map(PAGES.tests["finite"], point[:2]))
 PAGES.filters["escaped"] = lambda text: text.replace("|", r"\|")  # for Markdown tables
-PAGES.filters["max_of"] = lambda row: max(row[1:])
+PAGES.filters["max_of"] = lambda row: max(filter(PAGES.tests["finite"], row[1:]), default=0)
 PAGES.filters["linked"] = linked_id
 PAGES.filters["style_of"] = style_of
 PAGES.filters["with_names"] = _candidate_names
