@@ -1,7 +1,6 @@
 """Error reports from `bioel evaluate`: the `--errors` table and the `--html` page.
 
-The template is `templates/errors.html`. The page needs no other file, and its colours
-follow the reader's preference for dark or light mode.
+The template is `templates/errors.html`.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from spacy_bioel.cli.console import writing
+from spacy_bioel.evaluation.calibration import curves_over_scores, reliability
 from spacy_bioel.evaluation.evaluate import (
     Figure,
     LinkingError,
     confusions,
     find_errors,
-    reliability,
     strings_of,
 )
-from spacy_bioel.evaluation.protocols import KINDS, MARKS, PAIRING
+from spacy_bioel.evaluation.protocols import KINDS, MARKS, PAIRING, PROTOCOLS
 from spacy_bioel.evaluation.run import Predicted, knowledge_of
 from spacy_bioel.export.pages import PAGES
 from spacy_bioel.linking.pipe import Linker
@@ -34,6 +33,10 @@ NameOf = Callable[[str], str]  # maps an id to its preferred name; "" if unknown
 
 EXAMPLES_PER_KIND = 50  # max. errors of each kind on the page
 _MAX_CONFUSIONS = 20  # max. rows in the tables of confusions and strings
+_MAX_PARTS = 7  # max. labels that the bars of kinds are divided by
+_OTHER = "other labels"
+_THRESHOLDS = [*(n / 20 for n in range(20)), 0.97, 0.99, 1.0]
+_BY_LABEL = ("f1", "accuracy@1")
 _PAGE_METRICS = ("precision", "recall", "f1", "accuracy@1")
 _CONTEXT_CHARACTERS = 80  # max. characters shown on each side of a mention
 # Columns of the error file, with their descriptions for users.
@@ -94,13 +97,31 @@ def report_errors(
         curve_of = partial(reliability, texts, predicted, canonical=canonical)
         on_gold_borders = {"all predictions": False, "predictions with gold offsets": True}
         curves = {name: curve_of(on_gold_borders=only) for name, only in on_gold_borders.items()}
+        curves = {name: curve for name, curve in curves.items() if curve.n}
+        of_labels: dict[str, list[tuple[str, float, float, float, int]]] = {}
+        for row in scores:
+            if row.metric in _BY_LABEL and (
+                labels or not row.label or PROTOCOLS[row.protocol].given_mentions
+            ):
+                cells = (row.label or "all labels", row.value, row.low, row.high, row.n)
+                of_labels.setdefault(f"{row.protocol}: {row.metric}", []).append(cells)
         text = _render(
             errors,
             name_of,
             about=_page_facts(about, linker, texts, predicted, given=is_given),
-            scores=[row for row in scores if not row.label and row.metric in _PAGE_METRICS],
-            reliabilities={name: curve for name, curve in curves.items() if curve.n},
+            scores=[
+                (row.protocol, row.metric, row.value, row.low, row.high, row.n)
+                for row in scores
+                if not row.label and row.metric in _PAGE_METRICS
+            ],
+            of_labels=of_labels,
+            reliabilities=curves,
+            points={
+                name: [(bin.score, bin.right, bin.n) for bin in curve.bins]
+                for name, curve in curves.items()
+            },
             all_errors=rows,
+            **({} if linker is None else _curves(linker, texts, predicted, given=is_given)),
         )
         with writing(page) as file:
             file.write(text)
@@ -188,12 +209,22 @@ def _render(errors: Sequence[LinkingError], name_of: NameOf, **shown: Any) -> st
         chosen = [of_kind[i * n // n_shown] for i in range(n_shown)]
         return [(row_of(error, name_of), _split_context(error)) for error in chosen]
 
+    n_of_label = Counter(error.place.label for error in errors)
+    labels = [label for label, _ in n_of_label.most_common()]
+    if len(labels) > _MAX_PARTS:
+        labels[_MAX_PARTS - 1 :] = [_OTHER]
+    n_of = Counter((e.kind, e.place.label if e.place.label in labels else _OTHER) for e in errors)
+    n_marked = Counter(mark for error in errors for mark in error.marks)
     return PAGES.get_template("errors.html").render(
         **shown,
         counts={kind: len(of_kind) for kind, of_kind in by_kind.items()},
-        labels=sorted({error.place.label for error in errors}),
-        n_of=Counter((error.kind, error.place.label) for error in errors),
-        n_marked=Counter(mark for error in errors for mark in error.marks),
+        labels=labels,
+        n_of=[
+            (kind, *(n_of[kind, label] for label in labels), len(of_kind))
+            for kind, of_kind in by_kind.items()
+            if of_kind
+        ],
+        marked=[(mark, n_marked[mark]) for mark in MARKS],
         confused=[
             (with_names(gold), with_names(predicted), n)
             for (gold, predicted), n in confusions(errors).most_common(_MAX_CONFUSIONS)
@@ -206,6 +237,30 @@ def _render(errors: Sequence[LinkingError], name_of: NameOf, **shown: Any) -> st
         kinds=KINDS,
         marks=MARKS,
     )
+
+
+def _curves(
+    linker: Linker,
+    texts: Sequence[AnnotatedText],
+    predicted: Sequence[Sequence[Link]],
+    *,
+    given: bool,
+) -> dict[str, Any]:
+    """Return the scores over the threshold of links, as the page shows them; {} without links."""
+    protocol, metrics = "end_to_end", ("precision", "recall", "f1")
+    if given:
+        protocol, metrics = "gold", ("accuracy@1", "nil_accuracy")
+    threshold = float(linker.cfg["nil_threshold"])
+    curves = curves_over_scores(
+        texts,
+        predicted,
+        {*_THRESHOLDS, threshold},
+        protocol=protocol,
+        metrics=metrics,
+        canonical=linker.kb.canonical,
+    )
+    curves = {name: points for name, points in curves.items() if any(y for _, y in points)}
+    return {"curves": curves, "curve_protocol": protocol, "threshold": threshold}
 
 
 def _page_facts(

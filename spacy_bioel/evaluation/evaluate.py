@@ -1,4 +1,4 @@
-"""Evaluation of predicted links: figures by protocol, score reliability, and errors by kind."""
+"""Evaluation of predicted links: figures by protocol, and errors by kind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from spacy_bioel.evaluation.protocols import (
 )
 from spacy_bioel.types import AnnotatedText, Candidate, DoubleArray, Link, Mention
 
-BINS = 10
 _RESAMPLES_PER_BLOCK = 50  # resamples drawn at a time, to limit memory use for large corpora
 
 
@@ -235,73 +234,6 @@ def bootstrap_sums(counts_dc: DoubleArray, *, n_resamples: int, seed: int) -> Do
         times_drawn = np.stack([np.bincount(row, minlength=n_docs) for row in drawn])
         sums_rc[start : start + n_rows] = times_drawn @ counts_dc
     return sums_rc
-
-
-@dataclass(frozen=True, slots=True)
-class Bin:
-    """First candidates with a score in [low, high), or [low, 1] in the last bin.
-
-    n (int): Number of candidates.
-    score, right (float): Mean score, and share of right candidates; both in [0, 1].
-    """
-
-    low: float
-    high: float
-    n: int
-    score: float
-    right: float
-
-
-@dataclass(frozen=True, slots=True)
-class Reliability:
-    """Scores compared with the observed accuracy in each bin; empty bins are left out."""
-
-    bins: tuple[Bin, ...]
-
-    @property
-    def n(self) -> int:
-        return sum(bin.n for bin in self.bins)
-
-    @property
-    def calibration_error(self) -> float:
-        """Expected calibration error: |mean score - share of right candidates| per bin, weighted
-        by the number of candidates; 0 without candidates."""
-        total = sum(bin.n * abs(bin.score - bin.right) for bin in self.bins)
-        return total / self.n if self.n else 0.0
-
-
-def reliability(
-    gold: Sequence[AnnotatedText],
-    predicted: Sequence[Sequence[Link]],
-    *,
-    canonical: Callable[[str], str] = str,
-    on_gold_borders: bool = False,
-) -> Reliability:
-    """Compare the scores of first candidates with their accuracy, including those of NIL links.
-
-    A first candidate is right if a gold mention with the same offsets has this id and no other.
-    Predictions with several ids, or without candidates, are left out.
-
-    on_gold_borders (bool): Use only predictions with the same offsets as a gold mention.
-    RAISES BioelError: [B080] if the numbers of documents differ.
-    """
-    points: dict[int, list[tuple[float, bool]]] = {}
-    for mentions, links in zip(*canonicalise(gold, predicted, canonical), strict=True):
-        gold_offsets = {(m.start, m.end) for m in mentions}
-        gold_links = {(m.start, m.end, m.ids) for m in mentions}
-        for link in links:
-            if link.candidates and len(link.ids) < 2:
-                first = link.candidates[0]
-                if not on_gold_borders or (link.start, link.end) in gold_offsets:
-                    is_right = (link.start, link.end, (first.id,)) in gold_links
-                    number = min(int(first.score * BINS), BINS - 1)
-                    points.setdefault(number, []).append((first.score, is_right))
-    bins = []
-    for number, in_bin in sorted(points.items()):
-        score = sum(score for score, _ in in_bin) / len(in_bin)
-        right = sum(is_right for _, is_right in in_bin) / len(in_bin)
-        bins.append(Bin(number / BINS, (number + 1) / BINS, len(in_bin), score, right))
-    return Reliability(tuple(bins))
 
 
 GoldLinkPair = tuple[Mention | None, Link | None]

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
+from browser import check_page, chromium
 from commands import Bioel
 
 from spacy_bioel.cli.error_files import COLUMNS, EXAMPLES_PER_KIND
@@ -72,25 +73,94 @@ def test_no_cell_is_a_formula(bioel, model, gold, tmp_path, suffix, separator):
     assert {row["document"] for row in read_table(out, separator)} == {"'=7"}
 
 
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def charts_of(page: ElementTree.Element) -> dict[str, ElementTree.Element]:
+    """Return the charts by caption."""
+    return {
+        "".join(figure.find("figcaption").itertext()): figure.find(f".//{SVG}svg[@role='img']")
+        for figure in page.iter("figure")
+    }
+
+
+def parse_page(path: Path) -> ElementTree.Element:
+    text = path.read_text("utf8")
+    return ElementTree.fromstring(re.sub(r"<(?:meta|link) [^>]*>|<!DOCTYPE html>", "", text))
+
+
 def test_the_page(bioel, model, gold, tmp_path):
     out = tmp_path / "errors.html"
     bioel("evaluate", model, gold, "--prefix", "MESH", "--html", out)
-    text = out.read_text("utf8")
-    page = ElementTree.fromstring(re.sub(r"<meta [^>]*>|<!DOCTYPE html>", "", text))
+    text, page = out.read_text("utf8"), parse_page(out)
     # Escaped: neither the text nor a label of it is markup.
-    assert "after &lt;b&gt;<mark>clonidine</mark> &amp; Narcan" in text
+    assert re.search("after &lt;b&gt;<mark[^>]*>clonidine</mark> &amp; Narcan", text)
     assert "Drug&lt;1&gt;" in text and page.find(".//b") is None
     # Self-contained: ids are unique, and nothing is referred to but these.
     ids = [element.attrib["id"] for element in page.iter() if "id" in element.attrib]
     assert len(ids) == len(set(ids))
     assert {"counts", "confusions", "reliability", "definitions", *KINDS_FOUND} <= set(ids)
+    assert "threshold" not in ids  # no link is right
     assert {link.attrib["href"] for link in page.iter("a")} <= {f"#{id}" for id in ids}
-    assert re.findall(r'(?:src|href)="(?!#)', text) == []
+    assert re.findall(r'(?:src|href)="(?!#|data:)', text) == []
     assert "prefers-color-scheme: dark" in text
     n = Counter(element.tag for element in page.iter())
-    assert (n["article"], n["figcaption"], len(page.findall(".//svg[@role='img']"))) == (4, 2, 2)
+    assert (n["article"], n["figcaption"]) == (4, n["figure"])
     assert n["table"] == n["caption"] > 5 and n["th"] == len(page.findall(".//th[@scope]"))
     assert "none, so no error is marked as unseen" in text
+
+
+def test_the_charts_show_the_figures_of_the_evaluation(bioel, model, corpus, tmp_path):
+    out, json_file = tmp_path / "errors.html", tmp_path / "scores.json"
+    table = tmp_path / "errors.tsv"
+    files = ("--html", out, "--json", json_file, "--errors", table)
+    bioel("evaluate", model, corpus, "--prefix", "MESH", *files)
+    figures = {
+        (row["protocol"], row["metric"], row["label"]): row
+        for row in json.loads(json_file.read_text("utf8"))
+    }
+    charts, rows = charts_of(parse_page(out)), read_table(table, "\t")
+    kinds = Counter(row["kind"] for row in rows)
+    bars = charts["Errors by kind."].findall(f"{SVG}g")
+    assert {bar.attrib["data-name"]: int(bar.attrib["data-value"]) for bar in bars} == kinds
+    by_label = Counter((row["kind"], row["label"] or row["predicted_label"]) for row in rows)
+    parts = {
+        (bar.attrib["data-name"], part.attrib["data-part"]): int(part.attrib["data-value"])
+        for bar in bars
+        for part in bar.iter(f"{SVG}rect")
+    }
+    assert parts == by_label and len(by_label) > 1
+    bars = charts["gold: accuracy@1 by label, with 95 % intervals."].findall(f"{SVG}g")
+    assert len(bars) > 2
+    for bar in bars:
+        label = bar.attrib["data-name"].replace("all labels", "")
+        figure, interval = figures["gold", "accuracy@1", label], bar.find(f"{SVG}line")
+        drawn = (bar.attrib["data-value"], *(interval.attrib[f"data-{x}"] for x in ("low", "high")))
+        assert tuple(map(float, drawn)) == (figure["value"], figure["low"], figure["high"])
+    chart = charts["Scores without the links below a threshold."]
+    for line in chart.findall(f"{SVG}g"):
+        first = line.find(f"{SVG}circle").attrib
+        figure = figures["end_to_end", line.attrib["data-name"], ""]
+        assert (float(first["data-x"]), float(first["data-y"])) == (0, figure["value"])
+    assert len(chart.findall(f"{SVG}g")) == 3
+    assert chart.find(f"{SVG}line[@class='chosen']").attrib["data-x"] == "0.5"
+
+
+def test_the_page_in_a_browser(bioel, model, gold, tmp_path):
+    out = tmp_path / "errors.html"
+    bioel("evaluate", model, gold, "--prefix", "MESH", "--html", out)
+    with chromium() as browser:
+        check_page(browser, out.as_uri(), use=lambda page: page.locator("summary").first.click())
+
+
+def test_the_page_of_a_pipeline_without_errors(bioel, model, tmp_path):
+    mention = {"start": 0, "end": 12, "label": "C", "ids": ["MESH:D006973"]}
+    text = {"id": "1", "text": "Hypertension.", "mentions": [mention]}
+    (tmp_path / "gold.jsonl").write_text(json.dumps(text), encoding="utf8")
+    out = tmp_path / "errors.html"
+    bioel("evaluate", model, tmp_path / "gold.jsonl", "--html", out)
+    assert "None: all predictions are correct." in out.read_text("utf8")
+    assert "Errors by kind." not in charts_of(parse_page(out))
 
 
 def test_of_many_errors_the_page_shows_some_of_the_whole_corpus(bioel, model, tmp_path):

@@ -1,14 +1,12 @@
-"""Kinds and marks of errors, and reliability of scores, compared with answers by hand."""
+"""Kinds and marks of errors, compared with answers by hand."""
 
 import pytest
 
 from spacy_bioel.evaluation.evaluate import (
-    Bin,
     GoldLookup,
     confusions,
     find_errors,
     pair_mentions,
-    reliability,
     strings_of,
 )
 from spacy_bioel.evaluation.protocols import KINDS, MARKS, kind_of
@@ -129,27 +127,3 @@ def test_confusions_and_strings():
     assert confusions(errors) == {(("A",), ("B",)): 2}
     assert strings_of(errors, "missed") == {("cold", "D"): 2}
     assert strings_of(errors, "spurious") == {("flu", "D"): 1}
-
-
-def test_reliability():
-    def scored(start: int, score: float, id: str, *ids: str) -> Link:
-        return Link(start, start + 4, "D", ids, (Candidate(id, score),))
-
-    text = AnnotatedText("1", "cold cold cold cold", (GOLD, Mention(5, 9, "D", ("A",))))
-    links = [
-        scored(0, 0.92, "old", "old"),  # right: the current id of "old" is A
-        scored(5, 0.96, "B", "B"),
-        scored(10, 0.3, "A"),  # NIL, and there is no gold mention
-        scored(15, 1.0, "A", "A", "B"),  # has several ids
-        Link(15, 19, "D"),  # without candidates
-    ]
-    of_all = reliability([text], [links], canonical=KNOWLEDGE.canonical)
-    assert of_all.bins == (
-        Bin(0.3, 0.4, 1, 0.3, 0.0),
-        Bin(0.9, 1.0, 2, pytest.approx(0.94), 0.5),
-    )
-    # (1 * |0.3 - 0| + 2 * |0.94 - 0.5|) / 3
-    assert of_all.n == 3 and of_all.calibration_error == pytest.approx(1.18 / 3)
-    on_borders = reliability([text], [links], canonical=KNOWLEDGE.canonical, on_gold_borders=True)
-    assert [one.n for one in on_borders.bins] == [2]
-    assert reliability([text], [[]]).calibration_error == 0.0

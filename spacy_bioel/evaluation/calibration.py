@@ -1,0 +1,112 @@
+"""What scores mean: their reliability, and other metrics over a threshold of the score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from spacy_bioel.evaluation.evaluate import canonicalise
+from spacy_bioel.evaluation.fit import percent_of
+from spacy_bioel.evaluation.protocols import get_protocol
+from spacy_bioel.types import AnnotatedText, Link
+
+BINS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """First candidates with a score in [low, high), or [low, 1] in the last bin.
+
+    n (int): Number of candidates.
+    score, right (float): Mean score, and share of right candidates; both in [0, 1].
+    """
+
+    low: float
+    high: float
+    n: int
+    score: float
+    right: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """Scores compared with the observed accuracy in each bin; empty bins are left out."""
+
+    bins: tuple[Bin, ...]
+
+    @property
+    def n(self) -> int:
+        return sum(bin.n for bin in self.bins)
+
+    @property
+    def calibration_error(self) -> float:
+        """Expected calibration error: |mean score - share of right candidates| per bin, weighted
+        by the number of candidates; 0 without candidates."""
+        total = sum(bin.n * abs(bin.score - bin.right) for bin in self.bins)
+        return total / self.n if self.n else 0.0
+
+
+def reliability(
+    gold: Sequence[AnnotatedText],
+    predicted: Sequence[Sequence[Link]],
+    *,
+    canonical: Callable[[str], str] = str,
+    on_gold_borders: bool = False,
+) -> Reliability:
+    """Compare the scores of first candidates with their accuracy, including those of NIL links.
+
+    A first candidate is right if a gold mention with the same offsets has this id and no other.
+    Predictions with several ids, or without candidates, are left out.
+
+    on_gold_borders (bool): Use only predictions with the same offsets as a gold mention.
+    RAISES BioelError: [B080] if the numbers of documents differ.
+    """
+    points: dict[int, list[tuple[float, bool]]] = {}
+    for mentions, links in zip(*canonicalise(gold, predicted, canonical), strict=True):
+        gold_offsets = {(m.start, m.end) for m in mentions}
+        gold_links = {(m.start, m.end, m.ids) for m in mentions}
+        for link in links:
+            if link.candidates and len(link.ids) < 2:
+                first = link.candidates[0]
+                if not on_gold_borders or (link.start, link.end) in gold_offsets:
+                    is_right = (link.start, link.end, (first.id,)) in gold_links
+                    number = min(int(first.score * BINS), BINS - 1)
+                    points.setdefault(number, []).append((first.score, is_right))
+    bins = []
+    for number, in_bin in sorted(points.items()):
+        score = sum(score for score, _ in in_bin) / len(in_bin)
+        right = sum(is_right for _, is_right in in_bin) / len(in_bin)
+        bins.append(Bin(number / BINS, (number + 1) / BINS, len(in_bin), score, right))
+    return Reliability(tuple(bins))
+
+
+def curves_over_scores(
+    gold: Sequence[AnnotatedText],
+    predicted: Sequence[Sequence[Link]],
+    thresholds: Iterable[float],
+    *,
+    protocol: str,
+    metrics: Iterable[str],
+    canonical: Callable[[str], str] = str,
+) -> dict[str, list[tuple[float, float]]]:
+    """Score links as if those below a threshold were NIL.
+
+    A link with several ids has the lowest of their scores. Links without candidates are kept.
+
+    RETURNS (dict): The (threshold, percentage) points of each metric, by ascending threshold.
+    RAISES BioelError: [B080] if the numbers of documents differ, [B081] if a protocol is unknown.
+    """
+
+    def above(threshold: float, link: Link) -> Link:
+        scores = (c.score for c in link.candidates if c.id in link.ids)
+        return link if min(scores, default=1.0) >= threshold else replace(link, ids=())
+
+    golds, links = canonicalise(gold, predicted, canonical)
+    count = get_protocol(protocol)[1].count
+    curves: dict[str, list[tuple[float, float]]] = {metric: [] for metric in metrics}
+    for threshold in sorted(thresholds):
+        links = [[above(threshold, link) for link in of_doc] for of_doc in links]
+        counts = list(map(count, golds, links))
+        for metric, points in curves.items():
+            points.append((threshold, percent_of(counts, protocol, metric)))
+    return curves
