@@ -6,7 +6,7 @@ The template is `templates/errors.html`.
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -36,7 +36,12 @@ _MAX_CONFUSIONS = 20  # max. rows in the tables of confusions and strings
 _MAX_PARTS = 7  # max. labels that the bars of kinds are divided by
 _OTHER = "other labels"
 _THRESHOLDS = [*(n / 20 for n in range(20)), 0.97, 0.99, 1.0]
-_BY_LABEL = ("f1", "accuracy@1")
+_BY_LABEL = (": f1", ": accuracy@1")
+# Protocol and metrics that are shown over the threshold, by whether the mentions were given.
+_CURVES = {
+    False: ("end_to_end", ("precision", "recall", "f1")),
+    True: ("gold", ("accuracy@1", "nil_accuracy")),
+}
 _PAGE_METRICS = ("precision", "recall", "f1", "accuracy@1")
 _CONTEXT_CHARACTERS = 80  # max. characters shown on each side of a mention
 # Columns of the error file, with their descriptions for users.
@@ -98,30 +103,27 @@ def report_errors(
         on_gold_borders = {"all predictions": False, "predictions with gold offsets": True}
         curves = {name: curve_of(on_gold_borders=only) for name, only in on_gold_borders.items()}
         curves = {name: curve for name, curve in curves.items() if curve.n}
-        of_labels: dict[str, list[tuple[str, float, float, float, int]]] = {}
-        for row in scores:
-            if row.metric in _BY_LABEL and (
-                labels or not row.label or PROTOCOLS[row.protocol].given_mentions
-            ):
-                cells = (row.label or "all labels", row.value, row.low, row.high, row.n)
-                of_labels.setdefault(f"{row.protocol}: {row.metric}", []).append(cells)
+        of_all, of_labels = [], defaultdict(list)
+        for one in scores:
+            cells = (one.value, one.low, one.high, one.n)
+            if not one.label and one.metric in _PAGE_METRICS:
+                of_all.append((one.protocol, one.metric, *cells))
+            if not one.label or labels or PROTOCOLS[one.protocol].given_mentions:
+                name = f"{one.protocol}: {one.metric}"
+                of_labels[name].append((one.label or "all labels", *cells))
         text = _render(
             errors,
             name_of,
             about=_page_facts(about, linker, texts, predicted, given=is_given),
-            scores=[
-                (row.protocol, row.metric, row.value, row.low, row.high, row.n)
-                for row in scores
-                if not row.label and row.metric in _PAGE_METRICS
-            ],
-            of_labels=of_labels,
+            scores=of_all,
+            of_labels={name: rows for name, rows in of_labels.items() if name.endswith(_BY_LABEL)},
             reliabilities=curves,
             points={
                 name: [(bin.score, bin.right, bin.n) for bin in curve.bins]
                 for name, curve in curves.items()
             },
             all_errors=rows,
-            **({} if linker is None else _curves(linker, texts, predicted, given=is_given)),
+            **({} if linker is None else _curves(linker, texts, links, given=is_given)),
         )
         with writing(page) as file:
             file.write(text)
@@ -240,26 +242,20 @@ def _render(errors: Sequence[LinkingError], name_of: NameOf, **shown: Any) -> st
 
 
 def _curves(
-    linker: Linker,
-    texts: Sequence[AnnotatedText],
-    predicted: Sequence[Sequence[Link]],
-    *,
-    given: bool,
+    linker: Linker, texts: Sequence[AnnotatedText], predicted: Predicted, *, given: bool
 ) -> dict[str, Any]:
-    """Return the scores over the threshold of links, as the page shows them; {} without links."""
-    protocol, metrics = "end_to_end", ("precision", "recall", "f1")
-    if given:
-        protocol, metrics = "gold", ("accuracy@1", "nil_accuracy")
+    """Return what the page shows of scores over the threshold; metrics that are 0 are left out."""
+    protocol, metrics = _CURVES[given]
     threshold = float(linker.cfg["nil_threshold"])
-    curves = curves_over_scores(
+    of_metrics = curves_over_scores(
         texts,
-        predicted,
+        predicted[given],
         {*_THRESHOLDS, threshold},
         protocol=protocol,
         metrics=metrics,
         canonical=linker.kb.canonical,
     )
-    curves = {name: points for name, points in curves.items() if any(y for _, y in points)}
+    curves = {name: points for name, points in of_metrics.items() if any(y for _, y in points)}
     return {"curves": curves, "curve_protocol": protocol, "threshold": threshold}
 
 

@@ -95,7 +95,7 @@ def style_of(label: str) -> Markup:
 
 def ticks_of(values: Iterable[float]) -> list[float]:
     """Return round numbers at equal steps that enclose all values, for the axis of a chart."""
-    numbers = [value for value in values if math.isfinite(value)] or [0.0]
+    numbers = [*filter(_is_finite, values)] or [0.0]
     low, high = min(numbers), max(numbers)
     if low == high:
         high = low + (abs(low) or 1.0)
@@ -103,6 +103,10 @@ def ticks_of(values: Iterable[float]) -> list[float]:
     step = next(power * n for n in (1, 2, 5, 10) if power * n >= (high - low) / 5)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [round(n * step, 12) for n in range(first, last + 1)]
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 # Templates for all pages and the model card.
@@ -121,10 +125,10 @@ PAGES.globals |= {
     "addresses": _CONCEPT_PAGES,
     "unprefixed": f"^(?:{_UNPREFIXED_ID.pattern})$".replace("(?P<", "(?<"),
 }
-PAGES.tests["finite"] = lambda value: isinstance(value, int | float) and math.isfinite(value)
-PAGES.tests["drawable"] = lambda point: all(map(PAGES.tests["finite"], point[:2]))
+PAGES.tests["finite"] = _is_finite
+PAGES.tests["drawable"] = lambda point: all(map(_is_finite, point[:2]))
 PAGES.filters["escaped"] = lambda text: text.replace("|", r"\|")  # for Markdown tables
-PAGES.filters["max_of"] = lambda row: max(filter(PAGES.tests["finite"], row[1:]), default=0)
+PAGES.filters["max_of"] = lambda row: max(filter(_is_finite, row[1:]), default=0)
 PAGES.filters["linked"] = linked_id
 PAGES.filters["style_of"] = style_of
 PAGES.filters["with_names"] = _candidate_names
