@@ -37,7 +37,7 @@ NAMES = {
         "spacy-bioel.Ngrams.v1",
     ],
     "spacy_callbacks": ["spacy-bioel.FineTune.v1", "spacy-bioel.StepCounter.v1"],
-    "spacy_loggers": ["spacy-bioel.ConsoleLog.v1"],
+    "spacy_loggers": ["spacy-bioel.ConsoleLog.v1", "spacy-bioel.TrainingPage.v1"],
     "spacy_scorers": [
         "spacy-bioel.link_scorer.v1",
         "spacy-bioel.end_to_end_scorer.v1",

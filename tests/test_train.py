@@ -252,6 +252,8 @@ def test_the_option_is_stronger_than_the_config(tmp_path, monkeypatch, given, in
     train.main("tiny", tmp_path / "mine.cfg", tmp_path / "out", transformer=given, seed=7)
     assert trained == [tmp_path / "out" / "config.cfg"]
     config = load_config(trained[0], interpolate=True)
+    page = {"@loggers": "spacy-bioel.TrainingPage.v1", "path": "metrics/tiny/training.html"}
+    assert config["training"]["logger"] == page
     assert config["paths"]["transformer"] == expected
     assert config["paths"]["train"] == "corpus/tiny/train.spacy"
     assert config["components"]["tok2vec"]["model"]["path"] == expected
@@ -267,11 +269,16 @@ def fill_disk(nlp: Language, path: Path, **_: Any) -> None:
     raise OSError("The disk is full")
 
 
+def evaluated_at(path: str) -> list[int]:
+    return [row["update"] for row in srsly.read_jsonl(path)]
+
+
 def test_going_on_after_a_stop(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)  # and back to where the tests run
     monkeypatch.setattr("specs.CORPORA", prepare_tiny(tmp_path, (2, 5), every=1))
     train.main("tiny", Path("2.cfg"), Path("out"))
     assert srsly.read_json("out/model-last/meta.json")["training_steps"] == 2
+    assert evaluated_at("metrics/tiny/training.jsonl") == [0, 1, 2]
     meta = srsly.read_json("out/model-last/meta.json") | {
         "bioel": {"starts": {"Disease": "Disease"}}
     }
@@ -292,6 +299,8 @@ def test_going_on_after_a_stop(tmp_path, monkeypatch, capsys):
     assert "Resuming after 2 of 5 updates" in capsys.readouterr().out
     assert load_config("out/config.cfg")["training"]["max_steps"] == 5
     assert sorted(os.listdir("out")) == ["config.cfg", "model-best", "model-last"]
+    assert evaluated_at("metrics/tiny/training.jsonl") == [0, 1, 2, 3, 4, 5]
+    assert "Training has ended." in Path("metrics/tiny/training.html").read_text("utf8")
     (config,) = trained_with
     assert config["training"]["max_steps"] == 3
     assert config["training"]["optimizer"]["use_averages"] is False

@@ -193,8 +193,8 @@ def _open_log(
     pipes = [name for name, pipe in nlp.pipeline if getattr(pipe, "is_trainable", False)]
     pipes = [name for name in pipes if name not in training["frozen_components"]]
     scores = [name for name, weight in training["score_weights"].items() if weight]
-    titles = ["update", "epoch", *(f"loss {_column_title(name)}" for name in pipes)]
-    titles += [*map(_column_title, scores), "score", "time", "left"]
+    titles = ["update", "epoch", *(f"loss {column_title(name)}" for name in pipes)]
+    titles += [*map(column_title, scores), "score", "time", "left"]
     widths = [max(_MIN_COLUMN_WIDTH, len(title)) for title in titles]
     widths[0] = max(widths[0], len(_progress(training["max_steps"], training["max_steps"])))
 
@@ -215,13 +215,13 @@ def _open_log(
         cells += [f"{info['losses'].get(name, 0.0):.2f}" for name in pipes]
         values = (info["other_scores"].get(name) for name in scores)
         cells += [f"{x * 100:.2f}" if isinstance(x, int | float) else "-" for x in values]
-        cells += [f"{info['score'] * 100:.2f}", _clock(info["seconds"]), _clock(remaining)]
+        cells += [f"{info['score'] * 100:.2f}", clock(info["seconds"]), clock(remaining)]
         write(cells)
 
     return log, lambda: None
 
 
-def _column_title(name: str) -> str:
+def column_title(name: str) -> str:
     """Shorten the name of a score or pipe, e.g. "bioel_mention_f" to "mention f"."""
     return name.removeprefix("bioel_").replace("_", " ")
 
@@ -230,7 +230,7 @@ def _progress(step: int, max_steps: int) -> str:
     return f"{step}/{max_steps}" if max_steps else str(step)
 
 
-def _clock(seconds: float | None) -> str:
+def clock(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     minutes, rest = divmod(round(seconds), 60)

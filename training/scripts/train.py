@@ -98,6 +98,10 @@ def main(
             "--resume", help="Resume from OUTPUT/model-last, or model-best, if there is one."
         ),
     ] = False,
+    page: Annotated[
+        Path | None,
+        typer.Option(help="Page of losses and scores; default: metrics/CORPUS/training.html."),
+    ] = None,
     config_only: Annotated[
         bool, typer.Option("--config-only", help="Write OUTPUT/config.cfg without training.")
     ] = False,
@@ -122,6 +126,10 @@ def main(
     if "seq2seq" in paths:
         paths["seq2seq"] = seq2seq or paths["seq2seq"]
     merged["system"]["seed"] = seed
+    if merged["training"]["logger"].get("@loggers") == "spacy-bioel.ConsoleLog.v1":
+        written = (page or Path("metrics", corpus, "training.html")).as_posix()
+        logger = {"@loggers": "spacy-bioel.TrainingPage.v1", "path": written}
+        merged["training"]["logger"] = logger
     # The networks are small: a second thread saves little time on an idle machine, and slows every
     # step on a busy one.
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
