@@ -126,7 +126,7 @@ def test_the_axes_enclose_the_points_and_the_mark():
 
 
 def test_a_reliability_diagram():
-    points = [(0.05, 0.1, 4), (0.95, 0.9, 100)]
+    points = [(0.05, 0.1, 4, 0.0, 0.1), (0.95, 0.9, 100, 0.9, 1.0)]
     chart = parse(drawn("reliability_diagram", "R.", {"all": points}))
     circles = list(chart.iter(f"{SVG}circle"))
     assert [values(c, "cx", "cy") for c in circles] == [[5, 216], [95, 24]]
@@ -134,14 +134,17 @@ def test_a_reliability_diagram():
     assert (large / small) ** 2 == pytest.approx(25, rel=0.1)  # areas
     (ideal,) = chart.iterfind(f".//{SVG}line[@class='ideal']")
     assert values(ideal, "x1", "y1", "x2", "y2") == [0, 240, 100, 0]
-    assert table_of(chart)[1:] == [["all", "0.050", "0.100", "4"], ["all", "0.950", "0.900", "100"]]
+    assert table_of(chart)[1:] == [
+        ["all", "0.050", "0.100", "4", "0.000", "0.100"],
+        ["all", "0.950", "0.900", "100", "0.900", "1.000"],
+    ]
 
 
 def test_charts_in_a_browser(tmp_path):
     rows = [("مرض السكري", 3, 2, 5), (MARKUP * 20, 1, 0, 1), ("\U0001f600", 0, 900, 900)]
     charts = drawn("bars", "By label.", rows, ("kind", "A", "", "all"), parts=("A", ""))
     charts += drawn("lines", "L.", {**SERIES, MARKUP * 20: [(1e9, 1e-9)]}, "x", "y")
-    charts += drawn("reliability_diagram", "R.", {"all": [(1, 1, 1)]})
+    charts += drawn("reliability_diagram", "R.", {"all": [(1.0, 1.0, 1, 0.9, 1.0)]})
     page = PAGES.get_template("page.html").render(title="Charts")
     path = tmp_path / "charts.html"
     path.write_text(page.replace("<main>", f"<main>{charts}"), encoding="utf8")

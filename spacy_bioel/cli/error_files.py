@@ -1,7 +1,4 @@
-"""Error reports from `bioel evaluate`: the `--errors` table and the `--html` page.
-
-The template is `templates/errors.html`.
-"""
+"""Error reports from `bioel evaluate`: the `--errors` table, and the `--html` page."""
 
 from __future__ import annotations
 
@@ -37,11 +34,7 @@ _MAX_PARTS = 7  # max. labels that the bars of kinds are divided by
 _OTHER = "other labels"
 _THRESHOLDS = [*(n / 20 for n in range(20)), 0.97, 0.99, 1.0]
 _BY_LABEL = (": f1", ": accuracy@1")
-# Protocol and metrics that are shown over the threshold, by whether the mentions were given.
-_CURVES = {
-    False: ("end_to_end", ("precision", "recall", "f1")),
-    True: ("gold", ("accuracy@1", "nil_accuracy")),
-}
+_OVER_THRESHOLDS = ("precision", "recall", "f1", "accuracy@1", "nil_accuracy")
 _PAGE_METRICS = ("precision", "recall", "f1", "accuracy@1")
 _CONTEXT_CHARACTERS = 80  # max. characters shown on each side of a mention
 # Columns of the error file, with their descriptions for users.
@@ -102,7 +95,6 @@ def report_errors(
         curve_of = partial(reliability, texts, predicted, canonical=canonical)
         on_gold_borders = {"all predictions": False, "predictions with gold offsets": True}
         curves = {name: curve_of(on_gold_borders=only) for name, only in on_gold_borders.items()}
-        curves = {name: curve for name, curve in curves.items() if curve.n}
         of_all, of_labels = [], defaultdict(list)
         for one in scores:
             cells = (one.value, one.low, one.high, one.n)
@@ -111,19 +103,23 @@ def report_errors(
             if not one.label or labels or PROTOCOLS[one.protocol].given_mentions:
                 name = f"{one.protocol}: {one.metric}"
                 of_labels[name].append((one.label or "all labels", *cells))
+        protocol = "gold" if is_given else "end_to_end"
+        threshold = 0.0 if linker is None else float(linker.cfg["nil_threshold"])
+        over = curves_over_scores(
+            texts, predicted, {*_THRESHOLDS, threshold}, protocol=protocol, canonical=canonical
+        )
+        shown = [x for x in _OVER_THRESHOLDS if x in over and any(y for _, y in over[x])]
         text = _render(
             errors,
             name_of,
             about=_page_facts(about, linker, texts, predicted, given=is_given),
             scores=of_all,
             of_labels={name: rows for name, rows in of_labels.items() if name.endswith(_BY_LABEL)},
-            reliabilities=curves,
-            points={
-                name: [(bin.score, bin.right, bin.n) for bin in curve.bins]
-                for name, curve in curves.items()
-            },
+            reliabilities={name: curve for name, curve in curves.items() if curve.n},
             all_errors=rows,
-            **({} if linker is None else _curves(linker, texts, links, given=is_given)),
+            protocol=protocol,
+            threshold=threshold,
+            thresholds={name: over[name] for name in shown},
         )
         with writing(page) as file:
             file.write(text)
@@ -211,12 +207,10 @@ def _render(errors: Sequence[LinkingError], name_of: NameOf, **shown: Any) -> st
         chosen = [of_kind[i * n // n_shown] for i in range(n_shown)]
         return [(row_of(error, name_of), _split_context(error)) for error in chosen]
 
-    n_of_label = Counter(error.place.label for error in errors)
-    labels = [label for label, _ in n_of_label.most_common()]
+    labels = [label for label, _ in Counter(e.place.label for e in errors).most_common()]
     if len(labels) > _MAX_PARTS:
         labels[_MAX_PARTS - 1 :] = [_OTHER]
     n_of = Counter((e.kind, e.place.label if e.place.label in labels else _OTHER) for e in errors)
-    n_marked = Counter(mark for error in errors for mark in error.marks)
     return PAGES.get_template("errors.html").render(
         **shown,
         counts={kind: len(of_kind) for kind, of_kind in by_kind.items()},
@@ -226,7 +220,7 @@ def _render(errors: Sequence[LinkingError], name_of: NameOf, **shown: Any) -> st
             for kind, of_kind in by_kind.items()
             if of_kind
         ],
-        marked=[(mark, n_marked[mark]) for mark in MARKS],
+        marked=[(mark, sum(mark in error.marks for error in errors)) for mark in MARKS],
         confused=[
             (with_names(gold), with_names(predicted), n)
             for (gold, predicted), n in confusions(errors).most_common(_MAX_CONFUSIONS)
@@ -239,24 +233,6 @@ def _render(errors: Sequence[LinkingError], name_of: NameOf, **shown: Any) -> st
         kinds=KINDS,
         marks=MARKS,
     )
-
-
-def _curves(
-    linker: Linker, texts: Sequence[AnnotatedText], predicted: Predicted, *, given: bool
-) -> dict[str, Any]:
-    """Return what the page shows of scores over the threshold; metrics that are 0 are left out."""
-    protocol, metrics = _CURVES[given]
-    threshold = float(linker.cfg["nil_threshold"])
-    of_metrics = curves_over_scores(
-        texts,
-        predicted[given],
-        {*_THRESHOLDS, threshold},
-        protocol=protocol,
-        metrics=metrics,
-        canonical=linker.kb.canonical,
-    )
-    curves = {name: points for name, points in of_metrics.items() if any(y for _, y in points)}
-    return {"curves": curves, "curve_protocol": protocol, "threshold": threshold}
 
 
 def _page_facts(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from spacy_bioel.evaluation.evaluate import canonicalise
 from spacy_bioel.evaluation.fit import percent_of
@@ -13,19 +14,18 @@ from spacy_bioel.types import AnnotatedText, Link
 BINS = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Bin:
+class Bin(NamedTuple):
     """First candidates with a score in [low, high), or [low, 1] in the last bin.
 
-    n (int): Number of candidates.
     score, right (float): Mean score, and share of right candidates; both in [0, 1].
+    n (int): Number of candidates.
     """
 
-    low: float
-    high: float
-    n: int
     score: float
     right: float
+    n: int
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def reliability(
     for number, in_bin in sorted(points.items()):
         score = sum(score for score, _ in in_bin) / len(in_bin)
         right = sum(is_right for _, is_right in in_bin) / len(in_bin)
-        bins.append(Bin(number / BINS, (number + 1) / BINS, len(in_bin), score, right))
+        bins.append(Bin(score, right, len(in_bin), number / BINS, (number + 1) / BINS))
     return Reliability(tuple(bins))
 
 
@@ -86,7 +86,6 @@ def curves_over_scores(
     thresholds: Iterable[float],
     *,
     protocol: str,
-    metrics: Iterable[str],
     canonical: Callable[[str], str] = str,
 ) -> dict[str, list[tuple[float, float]]]:
     """Score links as if those below a threshold were NIL.
@@ -102,11 +101,11 @@ def curves_over_scores(
         return link if min(scores, default=1.0) >= threshold else replace(link, ids=())
 
     golds, links = canonicalise(gold, predicted, canonical)
-    count = get_protocol(protocol)[1].count
-    curves: dict[str, list[tuple[float, float]]] = {metric: [] for metric in metrics}
+    _, rules = get_protocol(protocol)
+    curves: dict[str, list[tuple[float, float]]] = {metric: [] for metric in rules.metrics}
     for threshold in sorted(thresholds):
         links = [[above(threshold, link) for link in of_doc] for of_doc in links]
-        counts = list(map(count, golds, links))
+        counts = list(map(rules.count, golds, links))
         for metric, points in curves.items():
             points.append((threshold, percent_of(counts, protocol, metric)))
     return curves

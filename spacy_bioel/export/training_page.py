@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -41,11 +40,18 @@ def _open_page(
     n_logged = 0
 
     def write(*, ended: bool = False) -> None:
+        lines = {
+            kind: {name: [(row["update"], row[kind].get(name)) for row in rows] for name in names}
+            for kind, names in (rows[-1] if rows else {}).items()
+            if isinstance(names, dict)
+        }
+        template = PAGES.get_template("training.html")
+        page = template.render(nlp=nlp, rows=rows, clock=clock, ended=ended, **lines)
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing_text(table) as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
         with replacing_text(path) as file:
-            file.write(_render(nlp, rows, ended=ended))
+            file.write(page)
 
     def log(info: dict[str, Any] | None) -> None:
         nonlocal n_logged
@@ -53,33 +59,14 @@ def _open_page(
         if info is None or info["score"] is None:  # an update without an evaluation
             return
         n_updates, n_logged = info["step"] + 1 - n_logged, info["step"] + 1
-        scores = {name: info["other_scores"].get(name) for name, x in weights.items() if x}
+        weights = training["score_weights"].items()
+        scores = {name: info["other_scores"].get(name) for name, weight in weights if weight}
+        scores = {"score": info["score"], **scores}
         row = {"update": done + info["step"], "epoch": info["epoch"]}
-        row |= {"seconds": seconds + info["seconds"], "score": info["score"], "scores": scores}
-        row["losses"] = {name: loss / n_updates for name, loss in info["losses"].items()}
+        row["seconds"] = seconds + info["seconds"]
+        row["scores"] = {column_title(name): x and 100 * x for name, x in scores.items()}
+        row["losses"] = {column_title(name): x / n_updates for name, x in info["losses"].items()}
         rows.append(row)
         write()
 
-    weights = training["score_weights"]
     return log, partial(write, ended=True)
-
-
-def _render(nlp: Language, rows: list[dict[str, Any]], *, ended: bool) -> str:
-    losses, scores = defaultdict(list), defaultdict(list)
-    for row in rows:
-        for name, loss in row["losses"].items():
-            losses[column_title(name)].append((row["update"], loss))
-        for name, score in {"score": row["score"], **row["scores"]}.items():
-            scores[column_title(name)].append((row["update"], score and 100 * score))
-    training, paths = nlp.config["training"], nlp.config.get("paths", {})
-    return PAGES.get_template("training.html").render(
-        pipes=nlp.pipe_names,
-        steps=training["max_steps"],
-        paths={name: paths[name] for name in ("train", "dev", "kb", "start") if paths.get(name)},
-        last=rows[-1] if rows else None,
-        best=max(rows, key=lambda row: row["score"], default=None),
-        time=clock(rows[-1]["seconds"]) if rows else "",
-        losses=losses,
-        scores=scores,
-        ended=ended,
-    )

@@ -148,7 +148,7 @@ def test_a_training_without_an_evaluation(tmp_path):
 def test_the_page_in_a_browser(tmp_path):
     path = tmp_path / "training.html"
     log, _ = open_page(path)
-    for step in range(0, 2000, 20):
+    for step in range(0, 400, 20):
         losses = (1000 / (step + 1), 5000 / (step + 9))
         log(info(step, 0, step, losses, score=1 - 9 / (step + 9), bioel_link_f=0.5))
     with chromium() as browser:

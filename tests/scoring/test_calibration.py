@@ -27,8 +27,8 @@ def test_reliability():
     ]
     of_all = reliability([text], [links], canonical=canonical)
     assert of_all.bins == (
-        Bin(0.3, 0.4, 1, 0.3, 0.0),
-        Bin(0.9, 1.0, 2, pytest.approx(0.94), 0.5),
+        Bin(0.3, 0.0, 1, 0.3, 0.4),
+        Bin(pytest.approx(0.94), 0.5, 2, 0.9, 1.0),
     )
     # (1 * |0.3 - 0| + 2 * |0.94 - 0.5|) / 3
     assert of_all.n == 3 and of_all.calibration_error == pytest.approx(1.18 / 3)
@@ -56,15 +56,16 @@ def test_scores_over_a_threshold():
         [links],
         [0.7, 0.0, 0.5],
         protocol="end_to_end",
-        metrics=["precision", "recall"],
         canonical=canonical,
     )
+    f1 = curves.pop("f1")
     assert curves == {
         "precision": [(0.0, 50.0), (0.5, pytest.approx(100 / 3)), (0.7, 0.0)],
         "recall": [(0.0, 100.0), (0.5, 50.0), (0.7, 0.0)],
     }
     # The first point is the score of the evaluation.
     figures = evaluate_links([text], [links], protocols=["end_to_end"], canonical=canonical)
+    assert f1[0] == (0.0, pytest.approx(200 / 3))
     of_all = {f.metric: f.value for f in figures if not f.label}
     assert {name: points[0][1] for name, points in curves.items()}.items() <= of_all.items()
 
@@ -72,9 +73,6 @@ def test_scores_over_a_threshold():
 def test_mentions_that_were_given():
     text = AnnotatedText("1", "cold cold", (GOLD, Mention(5, 9, "D")))
     links = [linked(0, ("A", 0.6)), linked(5, ("C", 0.5))]
-    metrics = ["accuracy@1", "nil_accuracy"]
-    curves = curves_over_scores([text], [links], [0, 0.55, 1], protocol="gold", metrics=metrics)
-    assert curves == {
-        "accuracy@1": [(0, 100.0), (0.55, 100.0), (1, 0.0)],
-        "nil_accuracy": [(0, 0.0), (0.55, 100.0), (1, 100.0)],
-    }
+    curves = curves_over_scores([text], [links], [0, 0.55, 1], protocol="gold")
+    assert curves["accuracy@1"] == [(0, 100.0), (0.55, 100.0), (1, 0.0)]
+    assert curves["nil_accuracy"] == [(0, 0.0), (0.55, 100.0), (1, 100.0)]
