@@ -135,7 +135,7 @@ def evaluate_command(
         Option(
             metavar="OUT.html",
             callback=console.refuse_folder,
-            help="Also write an HTML page of errors: counts, confusions, reliability, examples.",
+            help="Also write an HTML page: charts of scores and errors, confusions, examples.",
         ),
     ] = None,
 ) -> None:

@@ -1,4 +1,4 @@
-"""A page of a training: losses and scores over updates, written anew at each evaluation."""
+"""A page of a training: losses and scores over updates, rewritten at each evaluation."""
 
 from __future__ import annotations
 
