@@ -153,6 +153,17 @@ def test_the_page_in_a_browser(bioel, model, gold, tmp_path):
         check_page(browser, out.as_uri(), use=lambda page: page.locator("summary").first.click())
 
 
+def test_bars_of_many_labels_have_a_part_for_the_rare_ones(bioel, model, tmp_path):
+    mentions = [{"start": i, "end": i + 1, "label": f"L{i % 150}"} for i in range(200)]
+    text = {"id": "1", "text": "x" * 200, "mentions": mentions}
+    (tmp_path / "gold.jsonl").write_text(json.dumps(text), encoding="utf8")
+    out = tmp_path / "errors.html"
+    bioel("evaluate", model, tmp_path / "gold.jsonl", "--html", out)
+    (bar,) = charts_of(parse_page(out))["Errors by kind."].findall(f"{SVG}g")
+    parts = [(r.attrib["data-part"], int(r.attrib["data-value"])) for r in bar.iter(f"{SVG}rect")]
+    assert parts == [*((f"L{i}", 2) for i in range(6)), ("other labels", 188)]
+
+
 def test_the_page_of_a_pipeline_without_errors(bioel, model, tmp_path):
     mention = {"start": 0, "end": 12, "label": "C", "ids": ["MESH:D006973"]}
     text = {"id": "1", "text": "Hypertension.", "mentions": [mention]}
