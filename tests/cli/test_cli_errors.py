@@ -86,7 +86,8 @@ def charts_of(page: ElementTree.Element) -> dict[str, ElementTree.Element]:
 
 def parse_page(path: Path) -> ElementTree.Element:
     text = path.read_text("utf8")
-    return ElementTree.fromstring(re.sub(r"<(?:meta|link) [^>]*>|<!DOCTYPE html>", "", text))
+    not_xml = r"<(?:meta|link) [^>]*>|<!DOCTYPE html>|(?s:<style>.*?</style>)"
+    return ElementTree.fromstring(re.sub(not_xml, "", text))
 
 
 def test_the_page(bioel, model, gold, tmp_path):
