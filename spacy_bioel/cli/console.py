@@ -128,6 +128,15 @@ def write_json(path: Path | None, content: object) -> bool:
     return str(path) != "-"
 
 
+def write_page(path: Path | None, **about: object) -> None:
+    """Write the page of facts, charts and tables given by `--html`; see templates/report.html."""
+    from spacy_bioel.export.pages import PAGES
+
+    if path is not None:
+        with writing(path) as file:
+            file.write(PAGES.get_template("report.html").render(about))
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[TextIO]:
     """Open a text file that is moved to `path` only on success; "-" is stdout."""
@@ -264,6 +273,10 @@ Json = Annotated[
         help="Also write the result as JSON; - for stdout.",
         callback=refuse_folder,
     ),
+]
+Html = Annotated[
+    Path | None,
+    Option(metavar="OUT.html", help="Also write a page with charts.", callback=refuse_folder),
 ]
 
 # MODEL argument of `link`, `explain`, `serve` and `mcp`.

@@ -279,6 +279,7 @@ def patient_command(
       historical, possible, conditional, absent, family, other), with the first and last mention,
       and the evidence: note, offsets and text. Contradictions are kept, and each row lists the ids
       that contradict it.
+    * .html: a timeline of each patient's findings, and a table with the evidence.
     * .phenopacket.json: a Phenopacket (2.0) of one patient. HPO concepts are phenotypic features;
       those of MONDO, OMIM, Orphanet and DOID are diseases. Absent ones are excluded.
     * .family.json: a Family, with a Phenopacket for each relative that the notes name.

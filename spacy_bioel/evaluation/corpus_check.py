@@ -36,7 +36,8 @@ class CorpusSummary:
 
     counts, first: Numbers by titles in `COUNTS`, and the first document or mention of each.
     mentions, ids: Number of mentions by label; how often each id occurs, by label.
-    strings: Normalised strings of the mentions.
+    strings: Normalised strings of the mentions, by label.
+    lengths, mention_lengths: How many documents and mentions have each number of tokens.
     documents: Id of the first document with each text, by the text's digest. Texts that consist of
         one mention are left out, because corpora of phrases repeat them.
     """
@@ -46,12 +47,18 @@ class CorpusSummary:
     first: dict[str, str] = field(default_factory=dict)
     mentions: Counter[str] = field(default_factory=Counter)
     ids: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    strings: set[str] = field(default_factory=set)
+    strings: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    lengths: Counter[int] = field(default_factory=Counter)
+    mention_lengths: Counter[int] = field(default_factory=Counter)
     documents: dict[bytes, str] = field(default_factory=dict)
 
     @property
     def all_ids(self) -> Counter[str]:
         return sum(self.ids.values(), Counter[str]())
+
+    @property
+    def all_strings(self) -> set[str]:
+        return set[str]().union(*self.strings.values())
 
     def count(self, what: str, where: str) -> None:
         self.counts[what] += 1
@@ -80,12 +87,13 @@ def summarise(texts: Iterable[AnnotatedText], path: object, nlp: Language) -> Co
 
 def _count_mentions(summary: CorpusSummary, text: AnnotatedText, nlp: Language) -> None:
     doc, end, spans = nlp.make_doc(text.text), 0, []
+    summary.lengths[len(doc)] += 1
     for m in sorted(text.mentions, key=lambda m: (m.start, -m.end)):
         place = f"document {text.id:.40}, {m.start}-{m.end}, {text.text[m.start : m.end]!r:.40}"
         summary.counts[_MENTIONS] += 1
         summary.mentions[m.label] += 1
         summary.ids[m.label].update(m.ids)
-        summary.strings.add(normalize_name(text.text[m.start : m.end]))
+        summary.strings[m.label].add(normalize_name(text.text[m.start : m.end]))
         if not m.ids:
             summary.count(_WITHOUT_ID, place)
         if m.start < end:  # of the mentions before it
@@ -98,6 +106,7 @@ def _count_mentions(summary: CorpusSummary, text: AnnotatedText, nlp: Language) 
                 summary.count(_SPACE_IN_ID, f"{id!r:.40}")
         if span := doc.char_span(m.start, m.end, alignment_mode="expand"):
             spans.append(span)
+            summary.mention_lengths[len(span)] += 1
     summary.counts[_LOST_BY_TAGS] += len(spans) - len(filter_spans(spans))
 
 
@@ -120,12 +129,22 @@ def describe(
     if train is not None:
         for what, found, seen in (
             ("ids", set(summary.all_ids), set(train.all_ids)),
-            ("strings", summary.strings, train.strings),
+            ("strings", summary.all_strings, train.all_strings),
         ):
             share = _rounded(len(found - seen), len(found))
             rows[f"% of distinct {what} that train lacks"] = share
         rows["documents that are also in train"] = len(_shared(train, summary))
     return rows
+
+
+def unseen_by_label(train: CorpusSummary, dev: CorpusSummary) -> list[tuple[str, float, float]]:
+    """Return the percentages of each label's ids and strings that train lacks for any label."""
+    ids, strings = set(train.all_ids), train.all_strings
+    pairs = ((label, set(dev.ids[label]), dev.strings[label]) for label in sorted(dev.mentions))
+    return [
+        (label, _rounded(len(own - ids), len(own)), _rounded(len(s - strings), len(s)))
+        for label, own, s in pairs
+    ]
 
 
 def _rounded(n: int, of: int) -> float:

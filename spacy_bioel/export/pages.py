@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable
 from functools import reduce
+from itertools import count
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, select_autoescape
@@ -103,6 +105,31 @@ def ticks_of(values: Iterable[float]) -> list[float]:
     step = next(power * n for n in (1, 2, 5, 10) if power * n >= (high - low) / 5)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [round(n * step, 12) for n in range(first, last + 1)]
+
+
+def bins_of(*counts: Counter[int], n: int = 12) -> list[Counter[str]]:
+    """Count whole numbers in about n equal bins; the largest 2 % of them share the last bin.
+
+    counts (Counter): How often each number occurs; several have the same bins.
+    RETURNS (list): For each of them, how many numbers are in each bin, by the bin's name.
+    """
+    values, names = sorted(sum(counts, Counter[int]()).elements()), {}
+    if not values:
+        return [Counter() for _ in counts]
+    low, high = values[0], values[int(0.98 * (len(values) - 1))]
+    steps = (digit * 10**power for power in count() for digit in (1, 2, 5))
+    step = next(step for step in steps if high - low < n * step)
+    last = high // step + 1
+    for number in range(low // step, min(values[-1] // step, last) + 1):
+        start, end = max(number * step, low), (number + 1) * step - 1
+        names[number] = f"{start:,}" if start == end else f"{start:,}–{end:,}"
+    if last in names:
+        names[last] = f"{last * step:,} or more"
+    binned = [Counter(dict.fromkeys(names.values(), 0)) for _ in counts]
+    for found, of in zip(counts, binned, strict=True):
+        for value, times in found.items():
+            of[names[min(value // step, last)]] += times
+    return binned
 
 
 def _is_finite(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Findings of patients, gathered from their linked notes, as tables and GA4GH Phenopackets."""
+"""Findings of patients, gathered from their linked notes: tables, timelines, GA4GH Phenopackets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spacy_bioel.export.formats import (
     file_name,
     new_folder,
 )
-from spacy_bioel.export.pages import address_of
+from spacy_bioel.export.pages import PAGES, address_of
 from spacy_bioel.export.rows import JsonRow, LinkedText
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -29,7 +29,7 @@ from spacy_bioel.types import Context, KbRelease
 _PACKET, _FAMILY = ".phenopacket.json", ".family.json"
 _FOLDERS = {".phenopackets": _PACKET, ".families": _FAMILY}  # with a file for each patient
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
-PATIENT_SUFFIXES = (*_DELIMITERS, ".jsonl", ".ndjson", _PACKET, _FAMILY, *_FOLDERS)
+PATIENT_SUFFIXES = (*_DELIMITERS, ".jsonl", ".ndjson", ".html", _PACKET, _FAMILY, *_FOLDERS)
 _COLUMNS = (
     *("patient", "id", "name", "person", "status", "contradicts"),
     *("first_date", "first_note", "last_date", "last_note", "evidence"),
@@ -38,6 +38,8 @@ _COLUMNS = (
 _PACKET_FIELDS = {"HP": "phenotypicFeatures"}
 _PACKET_FIELDS |= dict.fromkeys(("MONDO", "OMIM", "ORPHA", "Orphanet", "DOID"), "diseases")
 _PHENOTYPE = "HP:0000118"
+_BETWEEN_TICKS = 18  # percent of the timeline
+_SECTIONS: Any = PAGES.get_template("patient.html").module
 _CODE = {"id": "ECO:0000501", "label": "evidence used in automatic assertion"}
 _ECO = KbRelease("Evidence & Conclusion Ontology", "", "2019-10-16", "", "", 0)
 _SEXES = dict.fromkeys(("mother", "sister", "aunt", "daughter", "niece", "grandmother"), "FEMALE")
@@ -55,20 +57,36 @@ class Note(NamedTuple):
 
 @dataclass(slots=True)
 class Patient:
-    """A patient: the mentions by person, id and status, and the date of the newest note or ""."""
+    """A patient: ids and dates of the notes, and the mentions by person, id and status."""
 
     name: str
-    newest: str = ""
+    notes: dict[tuple[str, str], None] = field(default_factory=dict)
     mentions: dict[tuple[str, str, str], list[JsonRow]] = field(default_factory=dict)
 
     def add(self, note: Note, linked: LinkedText) -> None:
-        self.newest = max(self.newest, note.date)
+        self.notes[note.id, note.date] = None
         for link in linked.links:
             context, text = link.context or Context(), str(linked.text)[link.start : link.end]
             place = {"note": note.id, "date": note.date, "start": link.start, "end": link.end}
             for id in link.ids:
                 key = (context.relative or context.experiencer, id, context.assertion)
                 self.mentions.setdefault(key, []).append({**place, "text": text})
+
+    def timeline(self) -> tuple[dict[tuple[str, str], float], list[tuple[float, str]]]:
+        """Return places of notes from 0 to 100: by date, or by order if no date is known.
+
+        RETURNS (tuple): The place of each note, except notes without a date, and the places that
+            have room for a label, with their labels.
+        """
+        dated = {note: date.fromisoformat(note[1]).toordinal() for note in self.notes if note[1]}
+        days = dated or {note: number for number, note in enumerate(self.notes)}
+        first, last = min(days.values()), max(days.values())
+        places = {note: 100 * (day - first) / (last - first or 1) for note, day in days.items()}
+        ticks: list[tuple[float, str]] = []
+        for (note, day), place in sorted(places.items(), key=lambda item: item[1]):
+            if not ticks or place - ticks[-1][0] >= _BETWEEN_TICKS:
+                ticks.append((place, day or note))
+        return places, ticks
 
     def rows(self, kb: KnowledgeBase) -> list[JsonRow]:
         """Return a row for each person, concept and status, the patient's own first.
@@ -142,6 +160,10 @@ class PatientWriter:
             return self._writing_folder
         is_table = self._suffix in _DELIMITERS
         start = table_line(_COLUMNS, _DELIMITERS[self._suffix]) if is_table else ""
+        if self._suffix == ".html":
+            page = PAGES.get_template("patients.html").render(title="Findings of patients")
+            start, end = page.split("<!-- patients -->")
+            return TextFormat(self._section, start=start, end=end, has_failures=True)
         document = self._packet if self.holds_one else self._table_rows
         return TextFormat(document, start=start, has_failures=True)
 
@@ -166,6 +188,9 @@ class PatientWriter:
             lines.append(table_line(cells, delimiter))
         return "".join(lines)
 
+    def _section(self, patient: Patient) -> str:
+        return str(_SECTIONS.patient(patient.name, patient.rows(self._kb), *patient.timeline()))
+
     def _packet(self, patient: Patient) -> str:
         """Return the JSON of a Phenopacket, or of a Family of a Phenopacket for each person."""
         people: dict[str, dict[str, dict[Any, JsonRow]]] = {"patient": {}}
@@ -176,7 +201,7 @@ class PatientWriter:
             else:
                 entries = people.setdefault(row["person"], {}).setdefault(str(name), {})
                 _add_entry(entries, row, is_feature=name == _PACKET_FIELDS["HP"])
-        day = self._created or patient.newest or date.today().isoformat()
+        day = self._created or max(day for _, day in patient.notes) or date.today().isoformat()
         meta = {"created": f"{day}T00:00:00Z", **self._meta}
         packets, persons = [], []
         for person, fields in people.items():
