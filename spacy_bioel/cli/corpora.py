@@ -172,10 +172,10 @@ def check_command(
         of_documents = bins_of(first.lengths, second.lengths)
         unseen = unseen_by_label(first, second)
         charts = [
-            ("Mentions by label", ("label", *columns), _shares(first.mentions, second.mentions)),
-            ("Distinct ids and strings that train lacks", ("label", "ids", "strings"), unseen),
-            ("Mentions by number of tokens", ("tokens", *columns), _shares(*of_mentions)),
-            ("Documents by number of tokens", ("tokens", *columns), _shares(*of_documents)),
+            ("Mentions by label.", ("label", *columns), _shares(first.mentions, second.mentions)),
+            ("Distinct ids and strings that train lacks.", ("label", "ids", "strings"), unseen),
+            ("Mentions by number of tokens.", ("tokens", *columns), _shares(*of_mentions)),
+            ("Documents by number of tokens.", ("tokens", *columns), _shares(*of_documents)),
         ]
         tables = [("Counts", ("Count", *columns), cells)]
         about = {"messages": faults, "charts": charts, "tables": tables}

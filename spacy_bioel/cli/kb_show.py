@@ -139,14 +139,14 @@ def _charts(base: KnowledgeBase, types: dict[str, int]) -> tuple[list[Any], list
         rows.append((base.name(name), f"{len(lines):,}", "\n".join(_shorten_list(lines, 5))))
     numbers = np.diff(base.concept_offsets), n_concepts[shared]
     [n_names], [n_shared] = (bins_of(Counter(column.tolist())) for column in numbers)
-    branches = "Concepts by branch (with several parents: in several branches)"
+    branches = "Concepts by branch; with several parents, in several branches."
     prefixes = Counter(id.rpartition(":")[0] for id in base.ids)
     charts = [
-        ("Concepts by number of names", ("names", "concepts"), list(n_names.items())),
-        ("Ambiguous names by number of concepts", ("concepts", "names"), list(n_shared.items())),
+        ("Concepts by number of names.", ("names", "concepts"), list(n_names.items())),
+        ("Ambiguous names by number of concepts.", ("concepts", "names"), list(n_shared.items())),
         (branches, ("branch", "concepts"), _branches(base)),
-        ("Concepts by type", ("type", "concepts"), Counter(types).most_common()),
-        ("Concepts by prefix", ("prefix", "concepts"), prefixes.most_common()),
+        ("Concepts by type.", ("type", "concepts"), Counter(types).most_common()),
+        ("Concepts by prefix.", ("prefix", "concepts"), prefixes.most_common()),
     ]
     title = f"Names that the most concepts share ({len(rows):,} of {len(shared):,})"
     return charts, [(title, ("Name", "Number", "Concepts"), rows)] if rows else []

@@ -116,7 +116,7 @@ def bins_of(*counts: Counter[int], n: int = 12) -> list[Counter[str]]:
     values, names = sorted(sum(counts, Counter[int]()).elements()), {}
     if not values:
         return [Counter() for _ in counts]
-    low, high = values[0], values[int(0.98 * (len(values) - 1))]
+    low, high = values[0], values[math.ceil(0.98 * (len(values) - 1))]
     steps = (digit * 10**power for power in count() for digit in (1, 2, 5))
     step = next(step for step in steps if high - low < n * step)
     last = high // step + 1
