@@ -269,7 +269,7 @@ def patient_command(
     n_process: console.NProcess = 1,
     batch_size: console.BatchSize = 64,
 ) -> None:
-    """Gather the findings of patients from their notes, as tables or GA4GH Phenopackets.
+    """Gather the findings of patients from their notes, as tables, timelines or Phenopackets.
 
     Notes are linked as with --preset clinical. The name of a folder is the patient, and a date in
     the name of a file (2024-03-31, 20240331) is the date of the note. The suffix of an output

@@ -139,7 +139,7 @@ def _charts(base: KnowledgeBase, types: dict[str, int]) -> tuple[list[Any], list
         rows.append((base.name(name), f"{len(lines):,}", "\n".join(_shorten_list(lines, 5))))
     numbers = np.diff(base.concept_offsets), n_concepts[shared]
     [n_names], [n_shared] = (bins_of(Counter(column.tolist())) for column in numbers)
-    branches = "Concepts by branch; with several parents, in several branches."
+    branches = "Concepts by branch; a concept may be in several."
     prefixes = Counter(id.rpartition(":")[0] for id in base.ids)
     charts = [
         ("Concepts by number of names.", ("names", "concepts"), list(n_names.items())),

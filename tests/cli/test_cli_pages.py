@@ -82,7 +82,7 @@ def kb_page(bioel, kb, tmp_path) -> Path:
 
 def test_a_knowledge_base_in_charts(kb_page):
     text = kb_page.read_text("utf8")
-    branches = bars_of(kb_page, "Concepts by branch; with several parents, in several branches.")
+    branches = bars_of(kb_page, "Concepts by branch; a concept may be in several.")
     # The only root with children has most concepts, so the branches below it are shown.
     head = f"head {SCRIPT}"
     assert branches == {head: 3, "limb": 2, "(in no branch shown)": 3}
