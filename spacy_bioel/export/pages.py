@@ -119,16 +119,17 @@ def bins_of(*counts: Counter[int], n: int = 12) -> list[Counter[str]]:
     low, high = values[0], values[math.ceil(0.98 * (len(values) - 1))]
     steps = (digit * 10**power for power in count() for digit in (1, 2, 5))
     step = next(step for step in steps if high - low < n * step)
-    last = high // step + 1
-    for number in range(low // step, min(values[-1] // step, last) + 1):
-        start, end = max(number * step, low), (number + 1) * step - 1
+    base = min(low, 1)  # bins such as 1–50, 51–100
+    last = (high - base) // step + 1
+    for number in range((low - base) // step, min((values[-1] - base) // step, last) + 1):
+        start, end = base + number * step, base + (number + 1) * step - 1
         names[number] = f"{start:,}" if start == end else f"{start:,}–{end:,}"
     if last in names:
-        names[last] = f"{last * step:,} or more"
+        names[last] = f"{base + last * step:,} or more"
     binned = [Counter(dict.fromkeys(names.values(), 0)) for _ in counts]
     for found, of in zip(counts, binned, strict=True):
         for value, times in found.items():
-            of[names[min(value // step, last)]] += times
+            of[names[min((value - base) // step, last)]] += times
     return binned
 
 
