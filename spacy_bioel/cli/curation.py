@@ -132,7 +132,7 @@ def check_ids_command(
                 n_failed += 1
 
     rows = ((report.finding_record(found), report.finding_cells(found)) for found in findings())
-    _write_report(output, "Checked ids", report.FINDING_COLUMNS, rows)
+    _write_report(output, "Checked ids", report.FINDING_COLUMNS, rows, counts)
     if fix is not None and not n_failed:
         style = sources.format_of_file(paths[0])
         with console.writing(fix) as file:
@@ -169,10 +169,12 @@ def _write_report(
     title: str,
     columns: Sequence[str],
     rows: Iterator[tuple[dict[str, Any], Sequence[str]]],
+    counts: Counter[str],
 ) -> None:
     """Write a report to files, or show its first rows as a table.
 
     rows (Iterator): Pairs of a JSON value and table cells. Lines of cells may begin with ids.
+    counts (Counter): Verdicts or kinds of all rows, which are complete when the rows end.
     """
     if not outs:
         if shown := [cells for _, cells in islice(rows, _MAX_IN_TABLE)]:
@@ -186,7 +188,8 @@ def _write_report(
             if suffix == ".html":
                 from spacy_bioel.export.pages import PAGES
 
-                about = {"title": title, "columns": columns, "rows": (cells for _, cells in copy)}
+                listed = (cells for _, cells in copy)
+                about = {"title": title, "columns": columns, "rows": listed, "counts": counts}
                 file.writelines(PAGES.get_template("table.html").generate(about))
             elif separator := {".csv": ",", ".tsv": "\t"}.get(suffix):
                 lines = chain([columns], (map(escape_formula, cells) for _, cells in copy))
@@ -239,7 +242,7 @@ def diff_command(
                 now = "\n".join(map(with_name, change.to)) or change.new_name
                 yield change._asdict(), (change.kind, change.id, change.name, now)
 
-    _write_report(output, "Changes", ("change", "id", "name", "now"), rows())
+    _write_report(output, "Changes", ("change", "id", "name", "now"), rows(), counts)
     _show_counts(counts, "change")
 
 
@@ -298,7 +301,7 @@ def migrate_command(
                                 yield move._asdict() | {"place": str(place)}, cells
 
     columns_of_rest = ("status", "id", "name", "now", "place")
-    _write_report([rest] if rest else (), "Migrated ids", columns_of_rest, rows())
+    _write_report([rest] if rest else (), "Migrated ids", columns_of_rest, rows(), counts)
     _show_counts(counts, "id")
     if others or not counts:
         about = {"links": links, "old": kbs[0].where, "first": ", ".join(islice(others, 3))}

@@ -251,8 +251,10 @@ def reports(bioel, kb, tmp_path) -> tuple[Path, Path]:
     return check, diff
 
 
-def test_reports_begin_with_a_chart_of_their_rows(bioel, kb, reports, tmp_path):
-    for page, caption in zip(reports, ("Rows by verdict.", "Rows by change."), strict=True):
+def test_reports_begin_with_a_chart_of_all_verdicts(bioel, kb, reports, tmp_path):
+    for page, caption in zip(
+        reports, ("Number of each verdict.", "Number of each change."), strict=True
+    ):
         rows = [e["data-kind"] for e in Charts(page).elements if "data-kind" in e]
         assert bars_of(page, caption) == Counter(rows) and len(set(rows)) > 1
     text = reports[0].read_text("utf8")
@@ -261,6 +263,7 @@ def test_reports_begin_with_a_chart_of_their_rows(bioel, kb, reports, tmp_path):
     (tmp_path / "none.md").write_text("limb (HP:03)")
     bioel("check", tmp_path / "none.md", "--kb", kb, "-o", tmp_path / "none.html")
     assert "<p>Nothing to list.</p>" in (tmp_path / "none.html").read_text("utf8")
+    assert bars_of(tmp_path / "none.html", "Number of each verdict.") == {"agrees": 1}
 
 
 def test_the_pages_in_a_browser(bioel, kb, kb_page, corpus, patients, reports, tmp_path):
