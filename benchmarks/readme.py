@@ -1,10 +1,11 @@
-"""Write the tables of README.md, CONTRIBUTING.md and docs/: python -m benchmarks.readme."""
+"""Write the tables and charts of README.md, CONTRIBUTING.md and docs/: python -m benchmarks.readme."""
 
 import re
 from collections.abc import Callable
 from configparser import ConfigParser
 from pathlib import Path
 
+from benchmarks.charts import write_charts
 from benchmarks.record import load
 from benchmarks.tables import SPECS, Rows, install_table, linking_tables, render
 
@@ -85,5 +86,6 @@ def filled(text: str) -> str:
 
 
 if __name__ == "__main__":
+    write_charts()
     for page in PAGES:
         page.write_text(filled(page.read_text("utf8")), encoding="utf8")
