@@ -9,6 +9,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from benchmarks.notebook import markdown_of
 from benchmarks.readme import base_of
 
 ROOT = Path(__file__).parents[1]
@@ -20,6 +21,7 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "spacy_bioel/assets/SOURCES.md": "sources.md",
     "training/assets/SOURCES.md": "sources_embedded.md",
+    "docs/tutorials/notebook.ipynb": "tutorials/notebook.md",
 }
 _SOURCE_OF = {page: file for file, page in PAGES.items()}
 # An inline link or picture, the definition of a link, and a picture in HTML.
@@ -32,7 +34,8 @@ _LINK = re.compile(
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for file, page in PAGES.items():
-        content = (ROOT / file).read_text("utf8")
+        path = ROOT / file
+        content = markdown_of(path) if path.suffix == ".ipynb" else path.read_text("utf8")
         files.append(File.generated(config, page, content=content))
     return files
 
