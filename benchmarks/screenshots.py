@@ -60,13 +60,14 @@ class Shown(NamedTuple):
     """A page, as the documentation shows it.
 
     name (str): Of its file and its pictures.
-    template (str): Its template, relative to the package. "": it has no picture.
+    templates (str): What it is made from, relative to the package; templates that these include
+        need not be listed. "": it has no picture.
     command (str): Arguments of `bioel` that write NAME.html.
     click (str): Element that is selected before the picture is taken.
     """
 
     name: str
-    template: str = ""
+    templates: str = ""
     command: str = ""
     click: str = ""
 
@@ -79,6 +80,7 @@ PAGES = (
         "templates/errors.html",
         "evaluate starter dev.pubtator.txt --prefix MESH --annotates Disease --annotates Chemical"
         " --html errors.html",
+        "a[href='#counts']",
     ),
     Shown("check", "templates/table.html", "check answer.md --all -o check.html"),
     Shown("service", "service/page.html"),
@@ -86,10 +88,10 @@ PAGES = (
 )
 
 
-def digest_of(template: str) -> str:
-    """Return a digest of a template and of all that it includes."""
+def digest_of(templates: str) -> str:
+    """Return a digest of templates and of all that they include."""
     texts: dict[str, str] = {}
-    left = [template]
+    left = templates.split()
     while left:
         name = left.pop()
         if name not in texts:
@@ -103,7 +105,7 @@ def digests(page: Shown, scheme: str) -> dict[str, str]:
     """Return digests of what a picture was made from, and of its file."""
     picture = IMAGES / f"{page.name}-{scheme}.png"
     return {
-        "templates": digest_of(page.template),
+        "templates": digest_of(page.templates),
         "picture": sha256(picture.read_bytes()).hexdigest()[:16],
     }
 
@@ -122,7 +124,7 @@ def screenshots(
                     errors, requests = watch(page)
                     page.goto(addresses[shown.name])
                     _use(page, shown)
-                    if shown.template:
+                    if shown.templates:
                         _take(page, IMAGES / f"{shown.name}-{scheme}.png")
                     found = _measure(page, f"{shown.name}, {scheme}")
                     own = addresses[shown.name].rpartition("/")[0]
@@ -130,7 +132,7 @@ def screenshots(
                         not u.startswith((own, "data:")) for u in requests
                     )
                     found["errors"] = len(errors)
-                    about = digests(shown, scheme) if shown.template else {}
+                    about = digests(shown, scheme) if shown.templates else {}
                     yield from rows_of(shown.name, found, scheme=scheme, **about, n=1)
                     page.close()
 

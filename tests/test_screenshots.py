@@ -10,7 +10,7 @@ from benchmarks.browser import SCHEMES
 from benchmarks.record import load
 from benchmarks.screenshots import IMAGES, PACKAGE, PAGES, ROOT, digest_of, digests
 
-PICTURES = [page for page in PAGES if page.template]
+PICTURES = [page for page in PAGES if page.templates]
 ADVICE = "run: python -m benchmarks.run screenshots"
 
 
@@ -43,10 +43,11 @@ def test_pages_show_pictures_that_exist_and_no_other_exists():
 
 
 def test_a_digest_changes_with_all_that_a_page_includes(tmp_path, monkeypatch):
-    before = {page.name: digest_of(page.template) for page in PICTURES}
+    before = {page.name: digest_of(page.templates) for page in PICTURES}
     for page in PICTURES:
-        (tmp_path / page.template).parent.mkdir(exist_ok=True)
-        shutil.copy(PACKAGE / page.template, tmp_path / page.template)
+        for template in page.templates.split():
+            (tmp_path / template).parent.mkdir(exist_ok=True)
+            shutil.copy(PACKAGE / template, tmp_path / template)
     shutil.copytree(PACKAGE / "templates", tmp_path / "templates", dirs_exist_ok=True)
     monkeypatch.setattr(screenshots, "PACKAGE", tmp_path)
 
@@ -54,7 +55,7 @@ def test_a_digest_changes_with_all_that_a_page_includes(tmp_path, monkeypatch):
         path = tmp_path / "templates" / file
         text = path.read_text("utf8")
         path.write_text(text + "\n", encoding="utf8")
-        found = {page.name for page in PICTURES if digest_of(page.template) != before[page.name]}
+        found = {page.name for page in PICTURES if digest_of(page.templates) != before[page.name]}
         path.write_text(text, encoding="utf8")
         return found
 
