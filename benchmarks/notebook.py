@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 # A shadow root, since the styles of the site would also apply to the tables of an output.
-_OUTPUT = """<div style="overflow-x: auto" tabindex="0" role="group" aria-label="Output"><template shadowrootmode="open"><style>
+_OUTPUT = """<div style="overflow-x: auto" tabindex="0" role="group" aria-label="Output">
+<template shadowrootmode="open"><style>
 table { border: 0; border-collapse: collapse; font-size: 14px }
 th, td { border: 0; border-bottom: 1px solid #8886; padding: 4px 12px 4px 0; text-align: start }
 </style>%s</template></div>"""

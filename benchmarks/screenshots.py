@@ -80,7 +80,6 @@ PAGES = (
         "templates/errors.html",
         "evaluate starter dev.pubtator.txt --prefix MESH --annotates Disease --annotates Chemical"
         " --html errors.html",
-        "a[href='#counts']",
     ),
     Shown("check", "templates/table.html", "check answer.md --all -o check.html"),
     Shown("service", "service/page.html"),
