@@ -9,8 +9,11 @@ from contextlib import contextmanager
 from typing import Any
 
 WIDTHS, SCHEMES = (320, 768, 1280), ("light", "dark")
-# Elements that Tab must reach.
-FOCUSABLE = 'a[href], button:enabled, input, textarea, select, summary, [tabindex="0"]'
+# Elements that Tab must reach; arrows reach the other radio buttons of a group.
+FOCUSABLE = (
+    'a[href], button:enabled, input:not([type="radio"]:not(:checked)), textarea, select, summary, '
+    '[tabindex="0"]'
+)
 _MOST_TABS = 600
 
 

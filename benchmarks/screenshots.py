@@ -140,8 +140,9 @@ def screenshots(
 def _addresses(folder: Path) -> Iterator[dict[str, str]]:
     """Write all pages, and yield their addresses by name while the service runs."""
     for name, text in _FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf8")
-    shutil.copy(ROOT / "training/assets/corpus/dev.pubtator.txt", folder)
+    shutil.copytree(ROOT / "training/assets/corpus", folder, dirs_exist_ok=True)
     # Run in the folder, so that the pages do not show paths of this machine.
     for shown in PAGES:
         if shown.command:

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from benchmarks.notebook import NOTEBOOK, markdown_of, outputs, run, words_of
+from spacy_bioel.types import Concept
 
 
 def cells(notebook):
@@ -24,10 +25,10 @@ def test_the_notebook_shows_what_it_has_saved():
 
 
 def test_the_saved_outputs_are_a_text_tables_and_a_chart():
-    first, text, frame, chart, pairs = cells(json.loads(NOTEBOOK.read_text("utf8")))
+    first, text, concept, frame, chart = cells(json.loads(NOTEBOOK.read_text("utf8")))
     assert not list(outputs(first))
     assert 'class="bioel"' in next(outputs(text)) and "MESH:D058186" in next(outputs(text))
-    for cell in (frame, chart, pairs):
+    for cell in (concept, frame, chart):
         assert "Acute Kidney Injury" in next(outputs(cell))
     # The bars are as long as the numbers of texts next to them.
     html = next(outputs(chart))
@@ -41,6 +42,15 @@ def test_the_saved_outputs_are_a_text_tables_and_a_chart():
     most = max(map(int, counts.values()))
     for row, count in counts.items():
         assert lengths[row] == pytest.approx(100 * int(count) / most, abs=0.1)
+
+
+def test_a_concept_is_a_table_in_which_all_is_escaped():
+    concept = Concept("X:1", ("<b>heart</b>", "cor"), parents=("X:0",))
+    assert concept._repr_html_() == (
+        "<table><tr><th>id</th><td>X:1</td></tr>"
+        "<tr><th>names</th><td>&lt;b&gt;heart&lt;/b&gt;; cor</td></tr>"
+        "<tr><th>parents</th><td>X:0</td></tr></table>"
+    )
 
 
 def test_the_site_shows_the_notebook():
