@@ -82,7 +82,7 @@ PAGES = (
         " --html errors.html",
     ),
     Shown("check", "templates/table.html", "check answer.md --all -o check.html"),
-    Shown("service", "service/page.html"),
+    Shown("service", "templates/service.html"),
     Shown("documentation"),
 )
 
