@@ -1,10 +1,14 @@
-"""Write the tables of README.md, CONTRIBUTING.md and docs/: python -m benchmarks.readme."""
+"""Write the tables and charts of README.md, CONTRIBUTING.md and docs/.
+
+python -m benchmarks.readme
+"""
 
 import re
 from collections.abc import Callable
 from configparser import ConfigParser
 from pathlib import Path
 
+from benchmarks.charts import write_charts
 from benchmarks.record import load
 from benchmarks.tables import SPECS, Rows, install_table, linking_tables, render
 
@@ -31,6 +35,10 @@ LINKS = {
     "scale": "docs/guides/scale.md",
     "migration": "docs/guides/migration.md",
     "results": "docs/results.md",
+    "peers": "docs/results.md#compared-with-other-tools",
+    "untrained": "docs/concepts/dictionary.md#how-good-it-is",
+    "speed": "docs/results.md#speed",
+    "accuracy": "docs/img/accuracy.svg",
     "service": "docs/guides/service.md",
     "negation": "docs/guides/negation.md",
     "sharing": "docs/concepts/sharing.md",
@@ -45,6 +53,12 @@ LINKS = {
     "contributing": "CONTRIBUTING.md",
     "sources": "spacy_bioel/assets/SOURCES.md",
 }
+# The first picture of README.md, made by benchmarks/screenshots.py.
+_PICTURE = (
+    '<picture><source media="(prefers-color-scheme: dark)" srcset="{base}docs/img/links-dark.png">'
+    '<img src="{base}docs/img/links-light.png" alt="Texts with coloured mentions and their ids. '
+    'The mention AKI is selected; its candidates and their scores are next to the text."></picture>'
+)
 
 
 def address() -> str:
@@ -57,11 +71,18 @@ def address() -> str:
     return setup.get("tool:readme", "address", fallback="")
 
 
+def base_of(file: str) -> str:
+    """Return the address before a file; for a picture, of the file itself instead of its page."""
+    is_picture = file.endswith((".png", ".svg"))
+    return address().replace("/blob/", "/raw/") if is_picture else address()
+
+
 def block(name: str) -> str:
     """Return the current content of a block, from results and settings."""
     if name == "LINKS":
-        base = address()
-        return "\n".join(f"[{label}]: {base}{page}" for label, page in LINKS.items())
+        return "\n".join(f"[{label}]: {base_of(page)}{page}" for label, page in LINKS.items())
+    if name == "PICTURE":
+        return _PICTURE.format(base=base_of("links.png"))
     if name in _CODED_TABLES:
         file, make = _CODED_TABLES[name]
         return make(load(file))
@@ -79,11 +100,12 @@ def write_block(text: str, name: str, content: str) -> str:
 def filled(text: str) -> str:
     """Return a page with current tables."""
     for name in re.findall(r"<!-- ([A-Z ]+) START -->", text):
-        if name in SPECS or name in _CODED_TABLES or name == "LINKS":
+        if name in SPECS or name in _CODED_TABLES or name in ("LINKS", "PICTURE"):
             text = write_block(text, name, block(name))
     return text
 
 
 if __name__ == "__main__":
+    write_charts()
     for page in PAGES:
         page.write_text(filled(page.read_text("utf8")), encoding="utf8")

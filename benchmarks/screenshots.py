@@ -1,96 +1,182 @@
-"""Take screenshots of the HTML pages, and check their accessibility.
+"""Take pictures of the HTML pages for the documentation, and check their accessibility.
 
-python -m benchmarks.run screenshots links an example text, explains it, lists errors on the
-embedded corpus, starts `bioel serve` and builds the documentation. Each page is opened in headless
-Chromium, in light and dark mode. Screenshots go to docs/img, results of axe-core and of keyboard
-navigation to benchmarks/results/accessibility.json. Needs Chromium and the extra `look`.
+python -m benchmarks.run screenshots writes the pages, starts `bioel serve`, builds the
+documentation, and opens each page in headless Chromium, in light and dark mode. Pictures go to
+docs/img; findings of axe-core at three widths and of keyboard navigation, with digests of templates
+and pictures, go to benchmarks/results/accessibility.json. Needs Chromium and the extra `look`.
 """
 
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import typer
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, sync_playwright
+from jinja2 import meta
 
+from benchmarks.browser import (
+    SCHEMES,
+    WIDTHS,
+    chromium,
+    controls,
+    is_too_wide,
+    unreached,
+    violations,
+    watch,
+)
 from benchmarks.record import Row, question, rows_of
 from spacy_bioel.cli.console import show_note
+from spacy_bioel.export.pages import PAGES as TEMPLATES
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "spacy_bioel"
 IMAGES = ROOT / "docs" / "img"
-SCHEMES = ("light", "dark")
 TEXT = (
-    "The BRAF V600E mutation is common in melanoma, as in the cell line A375. "
-    "Mice were treated with vemurafenib."
+    "Human BRAF V600E is common in melanoma, as in the cell line A375. "
+    "Loss of mouse Pten did not change the effect of vemurafenib."
 )
-_SERIOUS = {"serious", "critical"}
-_SIZE = {"width": 1000, "height": 760}
-_MAX_TABS = 400
-# Number of focusable elements; and whether the focused one shows an outline.
-_FOCUSABLE = """() => [...document.querySelectorAll(
-  'a[href], button, input, textarea, select, summary, [tabindex="0"]')]
-  .filter(e => !e.disabled && e.checkVisibility()).length"""
-_OUTLINED = """() => {
-  const e = document.activeElement;
-  if (!e || e === document.body) return null;
-  if (!e.dataset.seen) e.dataset.seen = "yes";
-  const style = getComputedStyle(e), after = document.querySelectorAll('[data-seen]').length;
-  return [after, style.outlineStyle !== 'none' || style.boxShadow !== 'none'];
-}"""
+# Commands run this package, whatever is installed.
+_ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+# Files that the commands read.
+_FILES = {
+    "example.txt": f"{TEXT}\n"
+    "Acute kidney injury (AKI) was reported in two patients who took ibuprofen. "
+    "AKI resolved after nausea had stopped.\n"
+    "Zebrafish with Dravet syndrome had fewer seizures after fenfluramine.\n",
+    "answer.md": "* Gaucher disease (MESH:D000795)\n* Fabry disease (MESH:D000795)\n"
+    "* Angelman syndrome (MESH:D017204)\n* Wilson disease (MESH:D999999)\n",
+    "patients/Ann/2023-05-02.txt": "PMH: seizures. No fever.\nMother had migraine.\n",
+    "patients/Ann/2024-01-10.txt": "No seizures since May. Possible asthma. Headache.\n",
+    "patients/Ann/2024-06-21.txt": "Asthma. Headache resolved. No migraine.\n",
+}
+
+
+class Shown(NamedTuple):
+    """A page, as the documentation shows it.
+
+    name (str): Of its file and its pictures.
+    templates (str): What it is made from, relative to the package; templates that these include
+        need not be listed. "": it has no picture.
+    command (str): Arguments of `bioel` that write NAME.html.
+    click (str): Element that is selected before the picture is taken.
+    """
+
+    name: str
+    templates: str = ""
+    command: str = ""
+    click: str = ""
+
+
+PAGES = (
+    Shown("links", "templates/links.html", "link example.txt -o links.html", "mark:text('AKI')"),
+    Shown("explain", "templates/explain.html", f"explain '{TEXT}' --html explain.html"),
+    Shown(
+        "errors",
+        "templates/errors.html",
+        "evaluate starter dev.pubtator.txt --prefix MESH --annotates Disease --annotates Chemical"
+        " --html errors.html",
+        "a[href='#counts']",
+    ),
+    Shown("check", "templates/table.html", "check answer.md --all -o check.html"),
+    Shown("kb", "templates/report.html", "kb info starter:mesh --html kb.html"),
+    Shown(
+        "corpus",
+        "templates/report.html",
+        "corpus check train.pubtator.txt dev.pubtator.txt --kb starter:mesh --prefix MESH"
+        " --html corpus.html",
+    ),
+    Shown(
+        "patient",
+        "templates/patients.html templates/patient.html",
+        "patient starter patients -o patient.html",
+    ),
+    Shown("service", "templates/service.html"),
+    Shown("documentation"),
+)
+
+
+def digest_of(templates: str) -> str:
+    """Return a digest of templates and of all that they include."""
+    texts: dict[str, str] = {}
+    left = templates.split()
+    while left:
+        name = left.pop()
+        if name not in texts:
+            texts[name] = (PACKAGE / name).read_text("utf8")
+            included = meta.find_referenced_templates(TEMPLATES.parse(texts[name]))
+            left += [f"templates/{other}" for other in included if other]
+    return sha256("".join(texts[name] for name in sorted(texts)).encode()).hexdigest()[:16]
+
+
+def digests(page: Shown, scheme: str) -> dict[str, str]:
+    """Return digests of what a picture was made from, and of its file."""
+    picture = IMAGES / f"{page.name}-{scheme}.png"
+    return {
+        "templates": digest_of(page.templates),
+        "picture": sha256(picture.read_bytes()).hexdigest()[:16],
+    }
 
 
 @question("accessibility")
 def screenshots(
-    chromium: str = typer.Option("", help="Path of Chromium; default: searched for."),
+    path: str = typer.Option("", "--chromium", help="Path of Chromium; default: searched for."),
 ) -> Iterator[Row]:
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        path = chromium or next(filter(None, map(shutil.which, ("chromium", "google-chrome"))))
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        with _pages(Path(folder)) as pages:
-            for name, address in pages:
+    with tempfile.TemporaryDirectory() as folder, chromium(path) as browser:
+        with _addresses(Path(folder)) as addresses:
+            for shown in PAGES:
                 for scheme in SCHEMES:
-                    page = browser.new_page(viewport=_SIZE, color_scheme=scheme)
-                    page.goto(address)
-                    yield from _look(page, name, scheme)
+                    page = browser.new_page(
+                        viewport={"width": 1000, "height": 760}, color_scheme=scheme
+                    )
+                    errors, requests = watch(page)
+                    page.goto(addresses[shown.name])
+                    _use(page, shown)
+                    if shown.templates:
+                        _take(page, IMAGES / f"{shown.name}-{scheme}.png")
+                    found = _measure(page, f"{shown.name}, {scheme}")
+                    own = addresses[shown.name].rpartition("/")[0]
+                    found["other_requests"] = sum(
+                        not u.startswith((own, "data:")) for u in requests
+                    )
+                    found["errors"] = len(errors)
+                    about = digests(shown, scheme) if shown.templates else {}
+                    yield from rows_of(shown.name, found, scheme=scheme, **about, n=1)
                     page.close()
-        browser.close()
 
 
 @contextmanager
-def _pages(folder: Path) -> Iterator[list[tuple[str, str]]]:
-    """Yield names and addresses of the pages while the service runs."""
-    gold = "dev.pubtator.txt"
-    shutil.copy(ROOT / "training/assets/corpus" / gold, folder)
-    (folder / "example.txt").write_text(TEXT + "\n", encoding="utf8")
-    labels = ("--annotates", "Disease", "--annotates", "Chemical")
-    bioel = (sys.executable, "-m", "spacy_bioel")
+def _addresses(folder: Path) -> Iterator[dict[str, str]]:
+    """Write all pages, and yield their addresses by name while the service runs."""
+    for name, text in _FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf8")
+    shutil.copytree(ROOT / "training/assets/corpus", folder, dirs_exist_ok=True)
     # Run in the folder, so that the pages do not show paths of this machine.
-    _run(folder, *bioel, "link", "example.txt", "--html", "links.html", "-o", "links.json")
-    _run(folder, *bioel, "explain", TEXT, "--html", "explain.html")
-    errors = ("--prefix", "MESH", *labels, "--html", "errors.html")
-    _run(folder, *bioel, "evaluate", "starter", gold, *errors)
-    _run(ROOT, sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", f"{folder}/site")
-    names = ("links", "explain", "errors")
-    pages = [(name, (folder / f"{name}.html").as_uri()) for name in names]
-    pages.append(("documentation", (folder / "site" / "index.html").as_uri()))
+    for shown in PAGES:
+        if shown.command:
+            command = [sys.executable, "-m", "spacy_bioel", *shlex.split(shown.command)]
+            done = subprocess.run(command, cwd=folder, env=_ENVIRONMENT, stdout=subprocess.DEVNULL)
+            assert done.returncode in (0, 1), shown.command  # 1: `check` found something
+    mkdocs = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", f"{folder}/site"]
+    subprocess.run(mkdocs, cwd=ROOT, check=True)
+    addresses = {shown.name: (folder / f"{shown.name}.html").as_uri() for shown in PAGES}
+    addresses["documentation"] = (folder / "site" / "index.html").as_uri()
     with _service() as address:
-        yield [*pages, ("service", address)]
-
-
-def _run(folder: Path, *command: str) -> None:
-    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        yield {**addresses, "service": address}
 
 
 @contextmanager
 def _service() -> Iterator[str]:
     command = [sys.executable, "-m", "spacy_bioel", "serve", "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, env=_ENVIRONMENT, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         address = ""
         for line in process.stderr:
@@ -98,34 +184,19 @@ def _service() -> Iterator[str]:
             if "ready" in line.lower():
                 break
         try:
-            yield address
+            yield f"{address}/"
         finally:
             process.terminate()
 
 
-def _look(page: Page, name: str, scheme: str) -> Iterator[Row]:
-    """Take a screenshot of a page, and count accessibility problems and reachable elements."""
-    if name == "service":
+def _use(page: Any, shown: Shown) -> None:
+    if shown.name == "service":
         _use_service(page)
-    elif name in ("links", "explain"):
-        page.locator("summary").evaluate_all("all => all.slice(0, 1).forEach(e => e.click())")
-    IMAGES.mkdir(exist_ok=True)
-    page.screenshot(path=IMAGES / f"{name}-{scheme}.png")
-    found = Axe().run(page).response["violations"]
-    serious = [rule for rule in found if rule["impact"] in _SERIOUS]
-    for rule in serious:
-        show_note(f"{name}, {scheme}: {rule['id']}: {rule['help']} ({len(rule['nodes'])})")
-    reached, outlined, n = _tab_through(page)
-    values = {
-        "serious_violations": len(serious),
-        "focusable": n,
-        "reached_by_keyboard": reached,
-        "with_visible_focus": outlined,
-    }
-    return rows_of(name, values, scheme=scheme, n=1)
+    elif shown.click:
+        page.locator(shown.click).first.click()
 
 
-def _use_service(page: Page) -> None:
+def _use_service(page: Any) -> None:
     """Link a text and open its first candidates with the keyboard only."""
     page.locator("#limit").get_by_text("characters").wait_for()
     page.focus("#text")
@@ -136,14 +207,22 @@ def _use_service(page: Page) -> None:
     page.locator("#concept h3").wait_for()
 
 
-def _tab_through(page: Page) -> tuple[int, int, int]:
-    """Return the numbers of elements that Tab reaches, with visible focus, and in all."""
-    n = int(page.evaluate(_FOCUSABLE))
-    page.evaluate("() => { document.activeElement.blur(); window.scrollTo(0, 0) }")
-    reached = outlined = 0
-    for _ in range(min(n, _MAX_TABS) + 2):
-        page.keyboard.press("Tab")
-        found = page.evaluate(_OUTLINED)
-        if found is not None and found[0] > reached:
-            reached, outlined = found[0], outlined + bool(found[1])
-    return reached, outlined, n
+def _take(page: Any, picture: Path) -> None:
+    """Take a picture of a page, without the empty space below it."""
+    content = page.evaluate("document.body.getBoundingClientRect().bottom")
+    page.set_viewport_size({"width": 1000, "height": min(760, round(content))})
+    page.screenshot(path=picture)
+
+
+def _measure(page: Any, name: str) -> dict[str, float]:
+    """Count violations and overflow at all widths, and controls that Tab does not reach."""
+    broken = wide = 0
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 760})
+        wide += is_too_wide(page)
+        for rule, impact, html in violations(page):
+            broken += 1
+            show_note(f"{name}, {width}: {rule} ({impact}): {html}")
+    n = controls(page)
+    missed = unreached(page)
+    return {"violations": broken, "too_wide": wide, "controls": n, "unreached": len(missed)}

@@ -9,7 +9,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from benchmarks.readme import address
+from benchmarks.notebook import markdown_of
+from benchmarks.readme import base_of
 
 ROOT = Path(__file__).parents[1]
 # File of the repository -> page of the site; other files of docs/ keep their paths.
@@ -20,17 +21,21 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "spacy_bioel/assets/SOURCES.md": "sources.md",
     "training/assets/SOURCES.md": "sources_embedded.md",
+    "docs/tutorials/notebook.ipynb": "tutorials/notebook.md",
 }
 _SOURCE_OF = {page: file for file, page in PAGES.items()}
-# An inline link or picture, and the definition of a link.
+# An inline link or picture, the definition of a link, and a picture in HTML.
 _LINK = re.compile(
-    r"(?<=\]\()(?P<target>[^)\s#]+)|(?<=^\[)(?P<label>[^\]]+\]: )(?P<url>[^\s#]+)", re.M
+    r"(?<=\]\()(?P<target>[^)\s#]+)|(?<=^\[)(?P<label>[^\]]+\]: )(?P<url>[^\s#]+)"
+    r"|(?P<attribute>\bsrc(?:set)?=\")(?P<file>[^\"]+)",
+    re.M,
 )
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for file, page in PAGES.items():
-        content = (ROOT / file).read_text("utf8")
+        path = ROOT / file
+        content = markdown_of(path) if path.suffix == ".ipynb" else path.read_text("utf8")
         files.append(File.generated(config, page, content=content))
     return files
 
@@ -48,12 +53,13 @@ def with_links_of_the_site(text: str, *, source: str, page: str) -> str:
     """
 
     def moved(match: re.Match[str]) -> str:
-        target = match["target"] or match["url"].removeprefix(address() or "\0")
+        target = match["target"] or match["url"] or match["file"]
+        target = target.removeprefix(base_of(target) or "\0")
         if re.match(r"[a-z]+:", target):
             return match[0]
         file = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
         place = PAGES.get(file, file.removeprefix("docs/"))
         relative = posixpath.relpath(place, posixpath.dirname(page) or ".")
-        return f"{match['label'] or ''}{relative}"
+        return f"{match['label'] or match['attribute'] or ''}{relative}"
 
     return _LINK.sub(moved, text)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
+from html import escape
 from threading import Lock
 from typing import Any, Protocol
 from weakref import WeakSet
@@ -64,6 +65,16 @@ class Concept:
     replaced_by: str = ""
     xrefs: tuple[str, ...] = ()
     consider: tuple[str, ...] | None = None
+
+    def _repr_html_(self) -> str:
+        """Return a table of what is known about the concept, for notebooks."""
+        values = [(column.name, getattr(self, column.name)) for column in fields(self)]
+        rows = [
+            f"<tr><th>{name}</th><td>{escape(x if isinstance(x, str) else '; '.join(x))}</td></tr>"
+            for name, x in values
+            if x
+        ]
+        return f"<table>{''.join(rows)}</table>"
 
 
 @dataclass(frozen=True, slots=True)

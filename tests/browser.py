@@ -1,36 +1,24 @@
-"""Open pages in headless Chromium, at three widths, in light and dark mode."""
+"""Check pages in headless Chromium, at three widths, in light and dark mode."""
 
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
-WIDTHS, SCHEMES = (320, 768, 1280), ("light", "dark")
-# Elements that Tab must reach.
-FOCUSABLE = 'a[href], button:enabled, input, textarea, select, summary, [tabindex="0"]'
+from benchmarks import browser as browsers
+from benchmarks.browser import SCHEMES, WIDTHS, is_too_wide, unreached, violations, watch
 
 
 @contextmanager
-def chromium() -> Iterator:
+def chromium():
     """Yield a browser; skip the test if Playwright or Chromium is missing."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="the extra `look` is missing")
-    path = shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("Chromium is missing")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    pytest.importorskip("playwright.sync_api", reason="the extra `look` is missing")
+    pytest.importorskip("axe_playwright_python", reason="the extra `look` is missing")
+    with ExitStack() as stack:
+        try:
+            browser = stack.enter_context(browsers.chromium())
+        except FileNotFoundError:
+            pytest.skip("Chromium is missing")
         yield browser
-        browser.close()
-
-
-def watch(page) -> tuple[list[str], list[str]]:
-    """Return lists that fill with errors of a page's scripts, and with the page's requests."""
-    errors, requests = [], []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda message: errors.append(message.text))
-    page.on("request", lambda request: requests.append(request.url))
-    return errors, requests
 
 
 def check_page(browser, address: str, *, use=lambda page: None) -> None:
@@ -41,7 +29,6 @@ def check_page(browser, address: str, *, use=lambda page: None) -> None:
 
     use (Callable): Uses the page before it is checked, e.g. selects a mention.
     """
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     for scheme in SCHEMES:
         for width in WIDTHS:
             page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
@@ -51,12 +38,8 @@ def check_page(browser, address: str, *, use=lambda page: None) -> None:
             own = address.partition("#")[0].rpartition("/")[0]
             assert [url for url in requests if not url.startswith((own, "data:"))] == []
             assert errors == []
-            violations = axe.run(page).response["violations"]
-            found = [(rule["id"], rule["nodes"][0]["html"]) for rule in violations]
-            assert found == [], (scheme, width, found)
-            sizes = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
-            content, window = page.evaluate(sizes)
-            assert content <= window, (scheme, width)
+            assert violations(page) == [], (scheme, width)
+            assert not is_too_wide(page), (scheme, width)
             page.close()
     page = browser.new_page()
     page.goto(address)
@@ -67,15 +50,4 @@ def check_page(browser, address: str, *, use=lambda page: None) -> None:
 
 def check_keyboard(page) -> None:
     """Check that Tab reaches each control, and that its focus is visible."""
-    seen = """() => {
-      const e = document.activeElement, style = getComputedStyle(e);
-      e.dataset.seen = style.outlineStyle !== "none" ? "yes" : "without outline";
-    }"""
-    left = f"""() => [...document.querySelectorAll('{FOCUSABLE}')]
-      .filter(e => e.checkVisibility() && e.dataset.seen !== "yes").map(e => e.outerHTML)"""
-    page.evaluate("() => { document.activeElement.blur(); window.scrollTo(0, 0) }")
-    for _ in range(min(600, len(page.evaluate(left))) + 2):
-        page.keyboard.press("Tab")
-        page.evaluate(seen)
-    missed = [html[:200] for html in page.evaluate(left)]
-    assert missed == [], missed
+    assert unreached(page) == []

@@ -164,9 +164,9 @@ def test_pages_can_be_read_in_the_repository(page):
     levels = [len(marks) for marks in sections[1::2]]
     for level, content, following in zip(levels, sections[2::2], [*levels[1:], 0], strict=True):
         assert content.strip() or following > level, f"{page} has an empty section"
-    links = re.findall(r"\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)", prose, re.M)
+    pattern = r"\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)|\bsrc(?:set)?=\"([^\"]+)"
     broken = []
-    for link in filter(None, (one or other for one, other in links)):
+    for link in filter(None, map("".join, re.findall(pattern, prose, re.M))):
         if re.match(r"[a-z]+:", link):
             continue
         file, _, anchor = link.partition("#")

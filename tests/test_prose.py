@@ -94,9 +94,6 @@ def numbers() -> Iterator[tuple[str, str, list[float]]]:
     with lzma.open(ASSETS / "mesh.jsonl.xz", "rt") as lines:
         found = [len({name for line in lines for name in srsly.json_loads(line).get("names", ())})]
     yield large, "The bundled MeSH has {} names.", found
-    systems = ("pubtator", "ours", "hunflair2", "bern")
-    found = [round(measured("peers", system=s, subset="not seen", metric="f1"), 1) for s in systems]
-    yield "README.md", "is {} for PubTator, {} for ours, {} for HunFlair2 and {} for BERN2", found
     # Mention F1 of the diseases of BC5CDR, of a detector with or without it in training.
     about = {"corpus": "bc5cdr", "subset": "Disease", "protocol": "mention"}
     found = [measured("starter", system=name, **about) for name in ("left_out", "left_out_control")]

@@ -79,3 +79,18 @@ def test_each_complaint_has_a_page_and_a_test():
         ((file, function),) = re.findall(r"^\* Test: `([\w/]+\.py)::(\w+)`", section, re.M)
         tree = ast.parse((ROOT / file).read_text("utf8"))
         assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_pictures_of_the_readme_on_a_package_index_and_on_the_site(monkeypatch):
+    monkeypatch.setattr(readme, "address", lambda: "https://host.org/us/bioel/blob/main/")
+    text = readme.filled((ROOT / "README.md").read_text("utf8"))
+    raw = "https://host.org/us/bioel/raw/main/docs/img"
+    assert f'srcset="{raw}/links-dark.png"' in text and f'src="{raw}/links-light.png"' in text
+    assert f"\n[accuracy]: {raw}/accuracy.svg\n" in text
+    assert "\n[results]: https://host.org/us/bioel/blob/main/docs/results.md\n" in text
+    pytest.importorskip("mkdocs", reason="the extra `docs` is missing")
+    from benchmarks import site
+
+    page = site.with_links_of_the_site(text, source="README.md", page="index.md")
+    assert 'srcset="img/links-dark.png"' in page and 'src="img/links-light.png"' in page
+    assert "\n[accuracy]: img/accuracy.svg\n" in page and "host.org" not in page
