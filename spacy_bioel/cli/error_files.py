@@ -31,7 +31,7 @@ NameOf = Callable[[str], str]  # maps an id to its preferred name; "" if unknown
 EXAMPLES_PER_KIND = 50  # max. errors of each kind on the page
 _MAX_CONFUSIONS = 20  # max. rows in the tables of confusions and strings
 _MAX_PARTS = 7  # max. labels that the bars of kinds are divided by
-_OTHER = "other labels"
+_OTHER_LABELS = "other labels"
 _THRESHOLDS = [*(n / 20 for n in range(20)), 0.97, 0.99, 1.0]
 _BY_LABEL = (": f1", ": accuracy@1")
 _OVER_THRESHOLDS = ("precision", "recall", "f1", "accuracy@1", "nil_accuracy")
@@ -209,8 +209,8 @@ def _render(errors: Sequence[LinkingError], name_of: NameOf, **shown: Any) -> st
 
     labels = [label for label, _ in Counter(e.place.label for e in errors).most_common()]
     if len(labels) > _MAX_PARTS:
-        labels[_MAX_PARTS - 1 :] = [_OTHER]
-    n_of = Counter((e.kind, e.place.label if e.place.label in labels else _OTHER) for e in errors)
+        labels[_MAX_PARTS - 1 :] = [_OTHER_LABELS]
+    n_of = Counter((e.kind, e.place.label if e.place.label in labels else _OTHER_LABELS) for e in errors)
     return PAGES.get_template("errors.html").render(
         **shown,
         counts={kind: len(of_kind) for kind, of_kind in by_kind.items()},

@@ -23,7 +23,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase, corrected, search_names
 from spacy_bioel.kb.vector_files import describe_vectors
 
 _NOT_ON_PAGE = ("schema", "normalizer", "generation", "types")
-_MAX_LEVELS = 10  # of branches that are replaced by those below them
+_MAX_BRANCH_LEVELS = 10  # of branches that are replaced by those below them
 
 MEANINGS_OF_COUNTS = {
     "records": "records read",
@@ -161,7 +161,7 @@ def _branches(base: KnowledgeBase) -> list[tuple[str, int]]:
     starts = base.parent_offsets[:-1][is_child]
     n_children = np.bincount(base.parents, minlength=len(base))
     branches = np.flatnonzero(~is_child & (n_children > 0))
-    for _ in range(_MAX_LEVELS if len(branches) else 0):
+    for _ in range(_MAX_BRANCH_LEVELS if len(branches) else 0):
         branches = branches[np.argsort(-n_children[branches], kind="stable")[:64]]
         bits, before = np.uint64(1) << np.arange(len(branches), dtype=np.uint64), None
         found = np.zeros(len(base), dtype=np.uint64)  # in each concept, a bit for each branch
