@@ -210,7 +210,9 @@ def _render(errors: Sequence[LinkingError], name_of: NameOf, **shown: Any) -> st
     labels = [label for label, _ in Counter(e.place.label for e in errors).most_common()]
     if len(labels) > _MAX_PARTS:
         labels[_MAX_PARTS - 1 :] = [_OTHER_LABELS]
-    n_of = Counter((e.kind, e.place.label if e.place.label in labels else _OTHER_LABELS) for e in errors)
+    n_of = Counter(
+        (e.kind, e.place.label if e.place.label in labels else _OTHER_LABELS) for e in errors
+    )
     return PAGES.get_template("errors.html").render(
         **shown,
         counts={kind: len(of_kind) for kind, of_kind in by_kind.items()},
