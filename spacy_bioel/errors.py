@@ -52,20 +52,20 @@ def needing(extra: str, what: str) -> Iterator[None]:
 
 
 class Errors(metaclass=_Coded):
-    B020 = "No knowledge base in {path}: expected a folder with meta.json. Check the path, or build one: bioel kb build {path} SOURCE"
+    B020 = "No knowledge base in {path}: expected a folder with a file such as kb.0001.safetensors. Check the path, or build one: bioel kb build {path} SOURCE"
     B021 = "The knowledge base in {path} has schema version {found}, but this version of spacy-bioel expects {expected}. Install the version that built the knowledge base, or build it again: bioel kb build {path} SOURCE"
     B022 = "The names in {path} were normalised by version {found} of the normaliser, but this spacy-bioel has version {expected}, so lookups would miss names. Build the knowledge base again: bioel kb build {path} SOURCE"
-    B023 = "Column {file} of the knowledge base in {path} is missing, truncated or from another knowledge base: expected {expected}; found {found}. Copy the folder again, or build it again: bioel kb build {path} SOURCE"
+    B023 = "Column {file} of the knowledge base in {path} is missing or from another knowledge base: expected {expected}; found {found}. Copy the folder again, or build it again: bioel kb build {path} SOURCE"
     B024 = "{file} in {path} is damaged: expected checksum {expected}, found {found}. Copy the folder again, or rebuild it: bioel kb build {path} SOURCE; for vectors: bioel kb encode {path} MODEL"
     B025 = "The bytes are not a complete knowledge base: expected the result of KnowledgeBase.to_bytes(), found {found}. Save the pipeline again."
     B026 = "In {where}, the {field} is {found!r}: expected text other than NIL, without white space or '|', such as MESH:D003920. Correct the source."
     B027 = "Retired ids replace each other in a circle: {cycle}. Expected a chain that ends at a current id. Correct the source."
     B028 = "None of the {records} records is kept: {by_type} concepts were dropped by the type filter, {by_branch} are outside the branches to keep, {nameless} have no name. Requested types: {asked}; most frequent types in the source: {seen}. Check the filters."
-    B029 = "{path} exists and is not a knowledge base: expected a meta.json that describes its columns. It was not overwritten. Choose another path, or remove it first."
-    B030 = "{file} in {path} is not readable ({error}). Copy the whole folder again, or write it again."
+    B029 = "{path} exists and is not a knowledge base: expected a file such as kb.0001.safetensors. It was not overwritten. Choose another path, or remove it first."
+    B030 = "{file} in {path} is not readable ({error}). Copy the folder again, or rebuild it: bioel kb build {path} SOURCE; for vectors: bioel kb encode {path} MODEL"
     B031 = "The knowledge base in {path} has vectors from encoder {found}, but none from this pipeline's encoder, {expected}. Run bioel kb encode {path} MODEL with this pipeline as MODEL; the other vectors are kept."
     B032 = "The knowledge base in {path} has no vectors for its names. Run: bioel kb encode {path} MODEL"
-    B033 = "{file} in {path} is missing, truncated or from another knowledge base: expected {expected}; found {found}. Run bioel kb encode {path} MODEL again."
+    B033 = "{file} in {path} is missing or from another knowledge base: expected {expected}; found {found}. Run bioel kb encode {path} MODEL again."
     B034 = "The vectors in {path} were made for the names of knowledge base {found}, but this knowledge base is {expected}. Run: bioel kb encode {path} MODEL"
     B035 = "The encoder returned {found} for the names {first!r} ... {last!r}: expected finite numbers of shape {expected}. Check its weights and its width."
     B036 = "The index was searched with {found}, expected {expected}. Encode the queries with the encoder that made the vectors, and give each mask one value per name."
@@ -185,7 +185,6 @@ class Errors(metaclass=_Coded):
     B272 = "{file} of the saved linker contains {found}, expected {expected}. Copy the whole pipeline again, or save it again."
     B280 = "{folder} is a checkpoint of type {found!r}, which cannot generate text: expected an encoder-decoder, such as BART or T5. Choose another checkpoint."
     B281 = "The knowledge base in {path} has no trie of names for this pipeline's word pieces, which constrained decoding needs. Write one: bioel kb encode {path} MODEL"
-    B282 = "The trie in {path} is damaged ({error}). Delete that folder, and write it again: bioel kb encode {kb} MODEL"
     B300 = 'spacy-bioel.HierarchicalLinker.v1 has {problem}. Expected tasks from {tasks} in this order that end in "links", or "mentions" alone; and the vocabulary "closed", or "open" with the task "links" and without per_token. Correct the settings.'
     B301 = 'mentions = "model" asks the model of bioel_linker to find mentions, but {model} cannot; expected spacy-bioel.HierarchicalLinker.v1. Set mentions = "spans" and add bioel_mentions before it.'
     B310 = "The sources have no concept {id!r}, current or retired: expected the id of a concept whose branch is kept (--under) or left out (--exclude). {hint}"

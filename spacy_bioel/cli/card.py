@@ -48,7 +48,7 @@ class Facts:
     name, version, authors (str): Of the package; the name excludes the language.
     corpora (Sequence[CorpusFacts]): Training corpora.
     sizes (Mapping[str, tuple[int, int]]): Documents and gold mentions of each split.
-    kb (Mapping): meta.json of the knowledge base; empty without a linker.
+    kb (Mapping): Description of the knowledge base; empty without a linker.
     scores (Sequence[Mapping]): Rows of `bioel evaluate --json`.
     meta (Mapping): meta.json of the pipeline, with the report of `bioel tune` if it was tuned.
     made (Sequence[str]): Paragraphs on how the pipeline was made.

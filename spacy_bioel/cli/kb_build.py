@@ -31,7 +31,7 @@ from spacy_bioel.kb.edit import (
     edit_names,
     retire_ids,
 )
-from spacy_bioel.kb.folder import map_homes
+from spacy_bioel.kb.folder import homes_in
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Concept
@@ -122,7 +122,7 @@ def build(
     Example: `bioel kb build my_kb terms.csv --columns id=Code,name=Label --prefix MY`
     """
     console.check_distinct([*sources, retired], [options.skip_bad, json_file])
-    had_vectors = bool(map_homes(out, "vectors"))
+    had_vectors = bool(homes_in(out, "vectors"))
     with console.reporting_bad(options.skip_bad, sources=sources):
         concepts, about = open_sources(sources, options)
         if retired is not None:

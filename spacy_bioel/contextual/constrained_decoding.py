@@ -11,10 +11,8 @@ have equally long prompts.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,15 +22,15 @@ from torch import Tensor
 
 from spacy_bioel.contextual.networks import padded_positions
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns import offsets_of, positions_of, read_array, write_array
-from spacy_bioel.kb.folder import (
-    ABOUT_FILE,
-    TRIE_COLUMNS,
-    describe_home,
-    editing,
-    homes_of,
-    trie_name,
+from spacy_bioel.kb.columns import (
+    Origin,
+    TensorFile,
+    checksums_of,
+    offsets_of,
+    positions_of,
+    serialized,
 )
+from spacy_bioel.kb.folder import editing, kb_of, new_home
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.models.name_encoder import get_network
 from spacy_bioel.models.torch_io import device_of, to_tensors
@@ -139,7 +137,14 @@ def trie_of(flat: NDArray[Any], lengths: IntArray, rows: NDArray[Any]) -> NameTr
     )
 
 
-_TRIE_COUNTS = ("left_out", "nameless")
+# Data type and length of each array; see `TensorFile.check`.
+TRIE_COLUMNS = {
+    "first_child": "uint32 nodes+1",
+    "pieces": "uint nodes",
+    "leaves": "uint32 leaves",
+    "name_offsets": "uint32 leaves+1",
+    "names": "int32 names",
+}
 
 
 def write_trie(kb: KnowledgeBase, to_pieces: ToPieces, *, fingerprint: str) -> NameTrie:
@@ -154,14 +159,13 @@ def write_trie(kb: KnowledgeBase, to_pieces: ToPieces, *, fingerprint: str) -> N
     try:
         with editing(kb.path, to="write a trie of names") as transaction:
             current = KnowledgeBase.open(kb.path)
-            name = trie_name(fingerprint, current.fingerprint)
-            if name not in homes_of(current.files(), "tries"):
-                trie = build_trie(current, to_pieces)
-                counts = {key: getattr(trie, key) for key in _TRIE_COUNTS}
-                with transaction.adding("tries", name) as folder:
-                    for column in TRIE_COLUMNS:
-                        write_array(folder, column, getattr(trie, column))
-                    describe_home(folder, "tries", counts)
+            try:
+                return open_trie(current, fingerprint=fingerprint)
+            except BioelError:
+                about = vars(build_trie(current, to_pieces)) | {"kb": current.fingerprint}
+                columns = {name: about.pop(name) for name in TRIE_COLUMNS}
+                pieces = serialized(columns, **about, checksums=checksums_of(columns))
+                transaction.put(new_home("tries", fingerprint), pieces)
             return open_trie(current, fingerprint=fingerprint)
     except OSError as error:
         raise BioelError(Errors.B182.format(path=kb.where, error=error)) from error
@@ -170,19 +174,18 @@ def write_trie(kb: KnowledgeBase, to_pieces: ToPieces, *, fingerprint: str) -> N
 def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
     """Memory-map the trie built from the same word pieces, which takes milliseconds at any size.
 
-    RAISES BioelError: [B281] if there is no trie of the current names, [B282] if it is damaged.
+    RAISES BioelError: [B281] if there is no readable trie of the current names, [B033] missing or
+        foreign array, [B024] damaged small array.
     """
-    name = trie_name(fingerprint, kb.fingerprint)
-    files = homes_of(kb.files(), "tries").get(name)
-    if files is None:
-        raise BioelError(Errors.B281.format(path=kb.where))
-    try:
-        about = json.loads(files[ABOUT_FILE].tobytes())
-        columns: list[Any] = [read_array(files[f"{column}.npy"]) for column in TRIE_COLUMNS]
-        return NameTrie(*columns, *(int(about[key]) for key in _TRIE_COUNTS))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        where = Path(kb.where) / "tries" / name
-        raise BioelError(Errors.B282.format(path=where, kb=kb.where, error=error)) from error
+    for path, raw in reversed(kb.files().items()):
+        if path.startswith(f"tries/{fingerprint}.") and kb_of(raw) == kb.fingerprint:
+            file = TensorFile(raw, Origin(kb.where, path))
+            file.check(TRIE_COLUMNS, Errors.B033)
+            columns: dict[str, Any] = file.arrays
+            return NameTrie(
+                **columns, left_out=file.about["left_out"], nameless=file.about["nameless"]
+            )
+    raise BioelError(Errors.B281.format(path=kb.where))
 
 
 # Maximum number of mentions in a batch, and of their padded word pieces; limits memory use.

@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns import (
-    ARRAY_COLUMNS,
     XREF_SEPARATOR,
-    meta_of,
     offsets_of,
-    write_array,
+    serialized_columns,
+    write_column,
     write_strings,
 )
 from spacy_bioel.kb.folder import check_replaceable, editing, homes_in
@@ -103,7 +102,7 @@ class Drafts:
     retired: dict[str, str] = field(default_factory=dict)  # replacement of each retired id
     sources: list[str] = field(default_factory=list)  # of the build, then of later additions
     # Ids that were retired without a replacement, and the ids to consider instead. They are stored
-    # in meta.json: only people read them, so they do not change the fingerprint.
+    # in the description: only people read them, so they do not change the fingerprint.
     withdrawn: dict[str, list[str]] = field(default_factory=dict)
 
     def source_index(self, source: str) -> int:
@@ -297,7 +296,7 @@ def build_kb(
         its vectors are removed.
     types (Collection[str] | None): Keep concepts that have any of these; None keeps all.
     branches (Branches | None): Keep only the concepts of these branches; None keeps all.
-    source, release, licence (str): Origin of the records, for meta.json.
+    source, release, licence (str): Origin of the records, which is stored.
     RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B028] no concept left,
         [B029] `out` exists and is not a knowledge base, [B203] `out` is not writable, [B212]
         another writer does not finish in time, [B310] a branch that is not in the records.
@@ -312,21 +311,21 @@ def build_kb(
             check_replaceable(out)
             old_vectors = homes_in(out, "vectors")
             transaction.replace_columns(write_columns, drafts=drafts, report=report, about=about)
-            transaction.remove_vectors(old_vectors)
+            transaction.remove(old_vectors)
     except OSError as error:
         raise BioelError(Errors.B203.format(path=out, error=error)) from error
     return report
 
 
 def write_columns(
-    folder: Path, *, drafts: Drafts, report: BuildReport, about: Mapping[str, str]
-) -> dict[str, Any]:
-    """Write the columns of a knowledge base to an empty folder.
+    folder: Path, *, drafts: Drafts, report: BuildReport, about: Mapping[str, Any]
+) -> list[memoryview]:
+    """Write the columns of a knowledge base to scratch files in an empty folder.
 
     drafts (Drafts): Concepts in the order of their ids; retired ids map to current ids.
     report (BuildReport): Updated with the counts and the fingerprint.
     about (Mapping[str, str]): source, release and licence.
-    RETURNS (dict[str, Any]): Contents of meta.json.
+    RETURNS (list[memoryview]): Pieces of the file with these columns.
     RAISES BioelError: [B028] no concept has a name.
     """
     rows = _assign_rows(drafts.current, report)
@@ -338,12 +337,12 @@ def write_columns(
     report.retired, report.retired_missing = len(retired), len(drafts.retired) - len(retired)
     write_strings(folder, "retired", retired)
     _write_keys(folder, "retired", word_keys(retired))
-    _write_array(folder, "retired_targets", [rows.ids[drafts.retired[id]] for id in retired])
+    write_column(folder, "retired_targets", [rows.ids[drafts.retired[id]] for id in retired])
     report.withdrawn = len(drafts.withdrawn)
     counts = {name: count for name, count in asdict(report).items() if name != "fingerprint"}
-    meta = meta_of(folder, counts=counts, withdrawn=drafts.withdrawn, **about)
-    report.fingerprint = meta["fingerprint"]
-    return meta
+    about = {**about, "counts": counts, "withdrawn": drafts.withdrawn}
+    pieces, report.fingerprint = serialized_columns(folder, **about)
+    return pieces
 
 
 @dataclass(slots=True)
@@ -407,15 +406,10 @@ def _distinct_names(
             yield id, surfaces
 
 
-def _write_array(folder: Path, name: str, values: Sequence[Any] | NDArray[Any]) -> None:
-    """Write a column with the data type in the schema."""
-    write_array(folder, name, np.asarray(values, dtype=ARRAY_COLUMNS[name]))
-
-
 def _write_keys(folder: Path, name: str, keys: KeyArray) -> None:
     ordered = SortedKeys.from_keys(keys)
-    _write_array(folder, f"{name}_keys", ordered.keys)
-    _write_array(folder, f"{name}_key_rows", ordered.rows)
+    write_column(folder, f"{name}_keys", ordered.keys)
+    write_column(folder, f"{name}_key_rows", ordered.rows)
 
 
 def _write_ragged(folder: Path, offsets: str, values: str, rows: Iterable[Sequence[int]]) -> None:
@@ -423,8 +417,8 @@ def _write_ragged(folder: Path, offsets: str, values: str, rows: Iterable[Sequen
     for row in rows:
         flat.extend(row)
         counts.append(len(row))
-    _write_array(folder, offsets, offsets_of(counts))
-    _write_array(folder, values, flat)
+    write_column(folder, offsets, offsets_of(counts))
+    write_column(folder, values, flat)
 
 
 def _write_names(
@@ -437,21 +431,21 @@ def _write_names(
     by_name = np.argsort(names, kind="stable")  # keeps each name's concepts in ascending order
     write_strings(folder, "names", rows.surfaces)
     _write_keys(folder, "name", name_keys(rows.names))
-    _write_array(folder, "name_offsets", offsets_of(concepts_per_name))
-    _write_array(folder, "name_concepts", concepts[by_name])
-    _write_array(folder, "name_is_preferred", is_preferred[by_name])
-    _write_array(folder, "concept_offsets", offsets_of(rows.n_names))
-    _write_array(folder, "concept_names", names)
+    write_column(folder, "name_offsets", offsets_of(concepts_per_name))
+    write_column(folder, "name_concepts", concepts[by_name])
+    write_column(folder, "name_is_preferred", is_preferred[by_name])
+    write_column(folder, "concept_offsets", offsets_of(rows.n_names))
+    write_column(folder, "concept_names", names)
     report.concepts, report.names, report.entries = len(rows.ids), len(rows.surfaces), len(names)
     report.ambiguous_names = int((concepts_per_name > 1).sum())
     postings: tuple[NDArray[Any], ...] = build_postings(list(rows.names))
     for part, values in zip(("codes", "offsets", "names", "norms"), postings, strict=True):
-        _write_array(folder, f"ngram_{part}", values)
+        write_column(folder, f"ngram_{part}", values)
     # Sources that contribute no name to the knowledge base are dropped.
     source_indices = np.frombuffer(rows.entry_sources, dtype=np.dtype("i"))
     used, source_rows = np.unique(source_indices, return_inverse=True)
     write_strings(folder, "sources", (" ".join(sources[index].split()) for index in used.tolist()))
-    _write_array(folder, "name_sources", source_rows)
+    write_column(folder, "name_sources", source_rows)
 
 
 def _write_concepts(

@@ -1,18 +1,15 @@
-"""Read, write and check knowledge base files: the columns, their schema, and meta.json.
+"""Columns: arrays in safetensors files, their schema and checksums.
 
-Each file is a flat array of bytes, either mapped from a folder or part of a container in memory;
-all other modules treat both alike. Opening checks headers, lengths and the checksums of small
-files, which takes milliseconds at any size. `KnowledgeBase.verify` compares all checksums.
+Each file is a flat array of bytes, mapped from a folder or in memory; all other modules treat both
+alike. Opening checks the header and the checksums of small arrays, which takes milliseconds at any
+size. `TensorFile.verify` compares all checksums.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import mmap
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -108,56 +105,28 @@ def entries_of(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
     return indptr, np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
 
 
-UNSEALED = "0" * 32  # placeholder for a text's own checksum
-SMALL = 1 << 18  # bytes; the checksums of files up to this size are compared on opening
-
-# Header of the .npy files that numpy writes for arrays of plain little-endian numbers.
-_NPY_HEADER = re.compile(
-    rb"\x93NUMPY\x01\x00(?s:..)\{'descr': '(\|[biu]1|<[iuf][248])', 'fortran_order': False, "
-    rb"'shape': \((\d{1,18},|\d{1,18}(?:, \d{1,18})+)\), \} *\n"
-)
-_FILE_NAME = re.compile(r"((vectors|tries)/\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
-_MAGIC = b"BIOELKB1"
+UNSEALED = "0" * 32  # placeholder for a header's own checksum
+SMALL = 1 << 18  # bytes; the checksums of arrays up to this size are compared on opening
+HEADER_START = b'{"__metadata__":{"bioel":'  # of all files from `serialized`, after eight bytes
+_MAX_HEADER = 100_000_000  # bytes, as in the library safetensors
+_CODES = {
+    "bool": "BOOL", "int8": "I8", "uint8": "U8", "uint16": "U16", "int32": "I32", "uint32": "U32",
+    "int64": "I64", "uint64": "U64", "float32": "F32",
+}  # fmt: skip
+_DTYPES = {code: dtype for dtype, code in _CODES.items()}
 _STRINGS_PER_WRITE = 1 << 14
-_ALIGNMENT = 64  # bytes; numbers in .npy files, and packed files, start at multiples of this
 
 
-# -- Arrays -------------------------------------------------------------------------------------
-
-
-def read_array(raw: RawFile) -> NDArray[Any]:
-    """View the bytes of a .npy file as an array, without copying.
-
-    numpy's own reader parses the header as Python source, so a damaged header can lead to tokenizer
-    errors or to shapes of exabytes.
-
-    RAISES ValueError: If this is not a plain .npy file of little-endian numbers, or it is
-        truncated. Callers add the file name.
-    """
-    start = 10 + int.from_bytes(raw[8:10].tobytes(), "little")
-    header = _NPY_HEADER.fullmatch(raw[:start].tobytes())
-    if header is None:
-        raise ValueError("not a .npy file of version 1.0 with plain little-endian numbers")
-    dtype = np.dtype(header[1].decode("ascii"))
-    shape = tuple(int(n) for n in header[2].decode("ascii").split(",") if n)
-    expected = start + dtype.itemsize * math.prod(shape)
-    if raw.size != expected:
-        raise ValueError(f"{raw.size} bytes, but {expected} according to its header")
-    return raw[start:].view(dtype).reshape(shape)
-
-
-def write_array(folder: Path, name: str, array: NDArray[Any]) -> None:
-    """Write NAME.npy."""
-    np.save(folder / f"{name}.npy", array, allow_pickle=False)
+# -- Arrays in scratch files ----------------------------------------------------------------------
 
 
 def write_strings(folder: Path, name: str, values: Iterable[str]) -> None:
-    """Write NAME.txt and NAME.offsets.npy. Strings must not contain newlines.
+    """Write the lines and their offsets, NAME.offsets. Strings must not contain newlines.
 
     RAISES BioelError: [B480] if a string contains a lone surrogate.
     """
     waiting, end, offsets = iter(values), 0, [np.zeros(1, np.uint64)]
-    with (folder / f"{name}.txt").open("wb") as stream:
+    with (folder / name).open("wb") as stream:
         while block := list(islice(waiting, _STRINGS_PER_WRITE)):
             try:
                 lines = "\n".join([*block, ""]).encode("utf8")
@@ -168,11 +137,17 @@ def write_strings(folder: Path, name: str, values: Iterable[str]) -> None:
             ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == LINE_END) + 1
             offsets.append((end + ends).astype(np.uint64))
             end += len(lines)
-    write_array(folder, f"{name}.offsets", np.concatenate(offsets))
+    np.concatenate(offsets).tofile(folder / f"{name}.offsets")
+
+
+def map_file(path: Path) -> RawFile:
+    """Map a file into memory, read-only."""
+    empty = path.stat().st_size == 0  # mmap refuses empty files
+    return np.zeros(0, np.uint8) if empty else np.asarray(np.memmap(path, np.uint8, mode="r"))
 
 
 def give_back(*arrays: NDArray[Any]) -> None:
-    """Release the pages of mapped arrays from the process; they stay in the page cache.
+    """Release the pages of mapped files from the process; they stay in the page cache.
 
     Otherwise the memory used by the process grows to the size of the files. Arrays that are not
     mapped are ignored.
@@ -184,275 +159,210 @@ def give_back(*arrays: NDArray[Any]) -> None:
             base.madvise(mmap.MADV_DONTNEED)
 
 
-# -- Folders and containers ---------------------------------------------------------------------
+# -- Files --------------------------------------------------------------------------------------
 
 
-def map_folder(folder: Path, names: Iterable[str]) -> dict[str, RawFile]:
-    """Map files into memory, read-only. Missing files are left out."""
-    files = {}
-    for name in names:
-        path = folder / name
-        with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            empty = path.stat().st_size == 0  # mmap refuses empty files
-            raw = np.zeros(0, np.uint8) if empty else np.memmap(path, dtype=np.uint8, mode="r")
-            files[name] = np.asarray(raw)
-    return files
+def bytes_of(array: NDArray[Any]) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def read_small(folder: Path, name: str) -> dict[str, RawFile]:
-    """Read a file that a writer may replace. RETURNS (dict): Empty if the file is missing."""
-    try:
-        return {name: np.frombuffer((folder / name).read_bytes(), dtype=np.uint8)}
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
+def checksum(data: bytes | memoryview) -> str:
+    """Return the BLAKE2b digest as 32 hexadecimal digits."""
+    return blake2b(data, digest_size=16).hexdigest()
 
 
-def write_files(folder: Path, files: Mapping[str, RawFile]) -> None:
-    """Write files to a folder, unchanged."""
-    for name, raw in files.items():
-        (folder / name).write_bytes(memoryview(raw))  # type: ignore[arg-type]
+def checksums_of(arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:
+    return {name: checksum(bytes_of(array)) for name, array in arrays.items()}
 
 
-def pack(files: Mapping[str, RawFile]) -> bytes:
-    """Serialise files to one block of bytes: magic, header length, JSON table, aligned contents."""
-    table = json.dumps([[name, int(raw.size)] for name, raw in files.items()]).encode("utf8")
-    head = _MAGIC + len(table).to_bytes(8, "little") + table
-    pieces = [head, bytes(-len(head) % _ALIGNMENT)]
-    for raw in files.values():
-        pieces.append(memoryview(raw))  # type: ignore[arg-type]
-        pieces.append(bytes(-raw.size % _ALIGNMENT))
-    return b"".join(pieces)
-
-
-def unpack(block: bytes) -> dict[str, RawFile]:
-    """Deserialise the result of `pack`, without copying.
-
-    RAISES BioelError: [B025] if the block is truncated or was not written by `pack`, or if a file
-        name points outside the folder.
-    """
-    files: dict[str, RawFile] = {}
-    try:
-        if block[:8] != _MAGIC:
-            raise ValueError(repr(bytes(block[:8])))
-        table_end = 16 + int.from_bytes(block[8:16], "little")
-        raw, start = np.frombuffer(block, dtype=np.uint8), table_end + -table_end % _ALIGNMENT
-        for name, size in json.loads(block[16:table_end]):
-            is_new = isinstance(name, str) and _FILE_NAME.fullmatch(name) and name not in files
-            if not is_new or type(size) is not int or not 0 <= size <= raw.size - start:
-                raise ValueError(f"a file called {name!r} of size {size!r}")
-            files[name] = raw[start : start + size]
-            start += size + -size % _ALIGNMENT
-        if start != raw.size:
-            raise ValueError(f"{raw.size} bytes, expected {start}")
-    except (ValueError, TypeError, RecursionError) as error:
-        raise BioelError(Errors.B025.format(found=error)) from None
-    return files
-
-
-# -- Checksums and descriptions -----------------------------------------------------------------
-
-
-def checksum(raw: RawFile | bytes) -> str:
-    """Return the BLAKE2b digest of a file as 32 hexadecimal digits."""
-    return blake2b(memoryview(raw), digest_size=16).hexdigest()  # type: ignore[arg-type]
-
-
-def check_contents(
-    raw: RawFile | None, expected: object, origin: Origin, *, if_small: bool = False
-) -> None:
-    """Compare a file with its checksum; with `if_small`, skip large files.
-
-    RAISES BioelError: [B024] missing or damaged file.
-    """
-    if raw is not None and if_small and raw.size > SMALL:
-        return
-    if (found := "no file" if raw is None else checksum(raw)) != expected:
-        raise origin.error(Errors.B024, expected, found)
-
-
-def read_json(raw: bytes, origin: Origin) -> dict[str, Any]:
-    """Parse a JSON file that contains one object. RAISES BioelError: [B030] if it does not."""
-    try:
-        parsed = json.loads(raw)
-        if not isinstance(parsed, dict):
-            raise TypeError(f"expected an object, found {type(parsed).__name__}")
-    except (ValueError, TypeError, RecursionError) as error:
-        message = Errors.B030.format(path=origin.where, file=origin.file, error=error)
-        raise BioelError(message) from None
-    return parsed
-
-
-def sealed_json(about: Mapping[str, Any]) -> bytes:
-    """Serialise `about` to JSON, and replace `UNSEALED` in the text with its checksum."""
-    text = json.dumps(about, indent=1).encode("utf8")
-    return text.replace(UNSEALED.encode("ascii"), checksum(text).encode("ascii"))
-
-
-def check_seal(text: bytes, seal: object, origin: Origin) -> None:
-    """Compare a result of `sealed_json` with the checksum that it contains.
-
-    seal (object): Checksum in the text.
-    RAISES BioelError: [B210] if any byte differs.
-    """
-    expected = str(seal)
-    unsealed = text.replace(expected.encode("utf8", "replace"), UNSEALED.encode("ascii"))
-    if (found := checksum(unsealed)) != expected:
-        raise origin.error(Errors.B210, f"checksum {expected}", found)
-
-
-# -- Schema, and meta.json -----------------------------------------------------------------------
-
-# Increase this number whenever a column is added or removed, or its meaning changes.
-SCHEMA_VERSION = 4
-
-META_FILE = "meta.json"
-STRING_COLUMNS = (
-    "ids", "names", "definitions", "type_names", "retired",
-    "xrefs",  # cross-references of each concept, separated by `XREF_SEPARATOR`
-    "sources",  # sources of names: the source of the build, and the sources of later additions
-)  # fmt: skip
-XREF_SEPARATOR = "\t"
-ARRAY_COLUMNS = {
-    # Sorted keys, and the row of each key, for binary search.
-    "name_keys": "uint64",
-    "name_key_rows": "int32",
-    "id_keys": "uint64",
-    "id_key_rows": "int32",
-    "retired_keys": "uint64",
-    "retired_key_rows": "int32",
-    "retired_targets": "int32",  # the current concept of each retired id
-    # Ragged (CSR) columns: offsets and values.
-    "name_offsets": "int64",
-    "name_concepts": "int32",
-    "name_is_preferred": "bool",  # one value per entry of name_concepts
-    "concept_offsets": "int64",
-    "concept_names": "int32",  # the preferred name first
-    "name_sources": "int32",  # row of the source of each entry of concept_names
-    "type_offsets": "int64",
-    "type_ids": "int32",
-    "parent_offsets": "int64",
-    "parents": "int32",
-    # Inverted index of character 3-grams (see `kb.spelling`).
-    "ngram_codes": "uint32",
-    "ngram_offsets": "int64",
-    "ngram_names": "int32",
-    "ngram_norms": "float32",
-} | {f"{name}.offsets": "uint64" for name in STRING_COLUMNS}
-
-# Groups of columns with the same number of rows; offsets have one more entry.
-_SAME_ROWS = (
-    ("names.offsets", "name_offsets", "name_keys", "name_key_rows", "ngram_norms"),
-    ("ids.offsets", "definitions.offsets", "concept_offsets", "type_offsets", "parent_offsets")
-    + ("id_keys", "id_key_rows", "xrefs.offsets"),
-    ("name_concepts", "name_is_preferred", "concept_names", "name_sources"),
-    ("retired.offsets", "retired_keys", "retired_key_rows", "retired_targets"),
-    ("ngram_codes", "ngram_offsets"),
-)
-
-COLUMN_FILES = tuple(f"{name}.txt" for name in STRING_COLUMNS) + tuple(
-    f"{name}.npy" for name in ARRAY_COLUMNS
-)
-KB_FILES = (META_FILE, *COLUMN_FILES)
-
-
-def meta_of(folder: Path, *, counts: Mapping[str, int], **about: object) -> dict[str, Any]:
-    """Describe the finished columns in a folder, for meta.json.
-
-    counts (Mapping[str, int]): Counts from the build report.
-    about: source, release and licence, and the withdrawn ids.
-    """
-    columns = {
-        name: {"bytes": int(raw.size), "checksum": checksum(raw)}
-        for name, raw in map_folder(folder, COLUMN_FILES).items()
-    }
-    return {
-        "schema": SCHEMA_VERSION,
-        "normalizer": NORMALIZER_VERSION,
-        "fingerprint": fingerprint_of(columns),
-        "created": datetime.now(UTC).date().isoformat(),
-        **about,
-        "counts": dict(counts),
-        "columns": columns,
-    }
-
-
-def sealed_meta(meta: Mapping[str, Any]) -> bytes:
-    """Return the contents of meta.json, with its own checksum next to the column checksums."""
-    columns = {**meta["columns"], META_FILE: {"checksum": UNSEALED}}
-    return sealed_json({**meta, "columns": columns})
-
-
-def fingerprint_of(columns: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the fingerprint of columns: a hash of their checksums."""
-    lines = "".join(f"{name} {columns[name]['checksum']}\n" for name in sorted(columns))
+def fingerprint_of(checksums: Mapping[str, str]) -> str:
+    """Return the fingerprint of arrays: a hash of their checksums."""
+    lines = "".join(f"{name} {checksums[name]}\n" for name in sorted(checksums))
     return blake2b(lines.encode("utf8"), digest_size=16).hexdigest()
 
 
-def checked_meta(files: Mapping[str, RawFile], *, where: str) -> dict[str, Any]:
-    """Read meta.json, and check that it matches the size, type and length of every column.
+def serialized(arrays: Mapping[str, NDArray[Any]], **about: Any) -> list[memoryview]:
+    """Return the pieces of a safetensors file: a header, then the arrays, which are not copied.
 
-    RAISES BioelError: [B020] not a knowledge base, [B409] the name of a bundled knowledge base
-        instead of a folder, [B408] a saved pipeline, [B030] unreadable meta.json, [B021] another
-        schema, [B022] another normaliser, [B210] edited meta.json, [B023] missing, truncated or
-        foreign column, [B024] damaged small column.
+    about: Description as JSON values; with `checksums`, checksums of the arrays by name.
     """
-    if META_FILE not in files:
-        is_bundled_name = Path(where).name.startswith("starter:")
-        raise BioelError((Errors.B409 if is_bundled_name else Errors.B020).format(path=where))
-    text, origin = files[META_FILE].tobytes(), Origin(where, META_FILE)
-    meta = read_json(text, origin)
-    try:
-        schema, normalizer, columns = meta["schema"], meta["normalizer"], dict(meta["columns"])
-    except (ValueError, KeyError, TypeError) as error:
-        if {"lang", "pipeline"} <= set(meta):  # the meta.json of a spaCy pipeline
-            raise BioelError(Errors.B408.format(path=where)) from None
-        raise BioelError(Errors.B030.format(path=where, file=META_FILE, error=error)) from None
+    # All arrays are aligned, without holes, if the widest numbers come last and the length of the
+    # file is a multiple of eight, also within another file.
+    ordered = dict(sorted(arrays.items(), key=lambda item: item[1].itemsize))
+    header: dict[str, Any] = {"__metadata__": {"bioel": json.dumps({**about, "seal": UNSEALED})}}
+    end = 0
+    for name, array in ordered.items():
+        entry = {"dtype": _CODES[array.dtype.name], "shape": array.shape}
+        header[name] = entry | {"data_offsets": (end, end + array.nbytes)}
+        end += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode("ascii")
+    text += b" " * (-(len(text) + end) % 8)
+    text = text.replace(UNSEALED.encode("ascii"), checksum(text).encode("ascii"))
+    start = len(text).to_bytes(8, "little") + text
+    return [memoryview(start), *map(bytes_of, ordered.values())]
+
+
+class TensorFile:
+    """Arrays and their description, in the bytes of a file from `serialized`.
+
+    arrays (dict[str, NDArray]): Arrays, which share the memory of the file.
+    about (dict[str, Any]): Description.
+    checksums (dict[str, str]): Checksums by array.
+    fingerprint (str): Fingerprint of all arrays.
+    RAISES BioelError: [B030] unreadable or truncated file, [B210] edited header.
+    """
+
+    def __init__(self, raw: RawFile, origin: Origin = MEMORY) -> None:
+        self.origin = origin
+        self.arrays: dict[str, NDArray[Any]] = {}
+        start = end = 8 + int.from_bytes(raw[:8].tobytes(), "little")
+        try:
+            if start > min(len(raw), _MAX_HEADER):
+                raise ValueError("its header is truncated")
+            text = raw[8:start].tobytes()
+            header = json.loads(text)
+            self.about: dict[str, Any] = json.loads(header.pop("__metadata__")["bioel"])
+            seal = str(self.about.pop("seal", None))
+            self.checksums = dict(self.about.pop("checksums", {}))
+            ends = [start + entry["data_offsets"][1] for entry in header.values()]
+            if len(raw) != (expected := max([start, *ends])):
+                raise ValueError(f"{len(raw)} bytes, but {expected} according to its header")
+            for name, entry in header.items():
+                if start + entry["data_offsets"][0] != end:
+                    raise ValueError(f"{name} does not follow the array before it")
+                begin, end = end, start + entry["data_offsets"][1]
+                array = raw[begin:end].view(_DTYPES[entry["dtype"]])
+                self.arrays[name] = array.reshape(entry["shape"])
+        except (ArithmeticError, AttributeError, LookupError, RecursionError) + (
+            TypeError, ValueError,
+        ) as error:  # fmt: skip
+            message = Errors.B030.format(path=origin.where, file=origin.file, error=error)
+            raise BioelError(message) from None
+        unsealed = text.replace(seal.encode("utf8", "replace"), UNSEALED.encode("ascii"))
+        if (found := checksum(unsealed)) != seal:
+            raise origin.error(Errors.B210, f"checksum {seal}", found)
+        self.fingerprint = fingerprint_of(self.checksums)
+
+    def check(self, schema: Mapping[str, str], message: str, **sizes: int) -> None:
+        """Compare the arrays with a schema, and small arrays with their checksums.
+
+        schema (Mapping[str, str]): For each array, its data type and the names of its dimensions,
+            such as "int8 n dim". "n+1" is one more than "n", and "uint" is of any width.
+        message (str): Error template for missing arrays and other types or shapes.
+        sizes: Sizes of dimensions; the others must be the same for all arrays.
+        RAISES BioelError: `message`; [B024] damaged small array.
+        """
+        for name, spec in schema.items():
+            array, origin = self.arrays.get(name), self.origin_of(name)
+            if array is None:
+                raise origin.error(message, spec, "nothing")
+            dtype, *dimensions = spec.split()
+            shape: list[int] = []
+            for dimension, n in zip(dimensions, array.shape, strict=False):
+                more = dimension.endswith("+1")
+                shape.append(sizes.setdefault(dimension.removesuffix("+1"), n - more) + more)
+            is_same_shape = array.shape == tuple(shape) and len(shape) == len(dimensions)
+            if not (is_same_shape and array.dtype.name.startswith(dtype)):
+                expected = f"{dtype} of shape {tuple(shape)}"
+                raise origin.error(message, expected, f"{array.dtype} of shape {array.shape}")
+            if array.nbytes <= SMALL:
+                self._check_contents(name)
+
+    def verify(self) -> None:
+        """Compare all arrays with their checksums. RAISES BioelError: [B024] if one differs."""
+        for name in self.arrays:
+            self._check_contents(name)
+
+    def origin_of(self, name: str) -> Origin:
+        """Return the origin of an array, for error messages."""
+        return Origin(self.origin.where, f"{name} in {self.origin.file}")
+
+    def _check_contents(self, name: str) -> None:
+        expected = self.checksums.get(name)
+        if (found := checksum(bytes_of(self.arrays[name]))) != expected:
+            raise self.origin_of(name).error(Errors.B024, expected, found)
+
+
+# -- Schema -------------------------------------------------------------------------------------
+
+# Increase this number whenever a column is added or removed, or its meaning changes.
+SCHEMA_VERSION = 5
+
+XREF_SEPARATOR = "\t"
+# Newline-terminated strings in UTF-8; their offsets are in NAME.offsets.
+STRING_COLUMNS = {
+    "ids": "concepts",
+    "names": "names",
+    "definitions": "concepts",
+    "type_names": "types",
+    "retired": "retired",
+    "xrefs": "concepts",  # cross-references of each concept, separated by `XREF_SEPARATOR`
+    "sources": "sources",  # the source of the build, and the sources of later additions
+}
+# Data type and length of each column; see `TensorFile.check`.
+COLUMNS = {
+    **{f"{name}.offsets": f"uint64 {rows}+1" for name, rows in STRING_COLUMNS.items()},
+    **{name: f"uint8 {name}_bytes" for name in STRING_COLUMNS},
+    # Sorted keys, and the row of each key, for binary search.
+    "name_keys": "uint64 names",
+    "name_key_rows": "int32 names",
+    "id_keys": "uint64 concepts",
+    "id_key_rows": "int32 concepts",
+    "retired_keys": "uint64 retired",
+    "retired_key_rows": "int32 retired",
+    "retired_targets": "int32 retired",  # the current concept of each retired id
+    # Ragged (CSR) columns: offsets and values.
+    "name_offsets": "int64 names+1",
+    "name_concepts": "int32 entries",
+    "name_is_preferred": "bool entries",  # one value per entry of name_concepts
+    "concept_offsets": "int64 concepts+1",
+    "concept_names": "int32 entries",  # the preferred name first
+    "name_sources": "int32 entries",  # row of the source of each entry of concept_names
+    "type_offsets": "int64 concepts+1",
+    "type_ids": "int32 type_entries",
+    "parent_offsets": "int64 concepts+1",
+    "parents": "int32 parent_entries",
+    # Inverted index of character 3-grams (see `kb.spelling`).
+    "ngram_codes": "uint32 ngrams",
+    "ngram_offsets": "int64 ngrams+1",
+    "ngram_names": "int32 postings",
+    "ngram_norms": "float32 names",
+}
+
+
+def write_column(folder: Path, name: str, values: Sequence[Any] | NDArray[Any]) -> None:
+    """Write a column with the data type in the schema."""
+    np.asarray(values, dtype=COLUMNS[name].split()[0]).tofile(folder / name)
+
+
+def serialized_columns(folder: Path, **about: Any) -> tuple[list[memoryview], str]:
+    """Serialise the finished columns in a folder, with a description.
+
+    about: source, release and licence, counts from the build report, and the withdrawn ids.
+    RETURNS (tuple): Pieces of the file (see `serialized`), and the fingerprint of the columns.
+    """
+    columns = {name: map_file(folder / name).view(COLUMNS[name].split()[0]) for name in COLUMNS}
+    checksums = checksums_of(columns)
+    versions = {"schema": SCHEMA_VERSION, "normalizer": NORMALIZER_VERSION}
+    about = {**versions, "created": datetime.now(UTC).date().isoformat(), **about}
+    return serialized(columns, **about, checksums=checksums), fingerprint_of(checksums)
+
+
+def open_columns(raw: RawFile, origin: Origin) -> TensorFile:
+    """Open the columns of a knowledge base, and check their versions and schema.
+
+    RAISES BioelError: [B030] unreadable or truncated file, [B210] edited header, [B021] another
+        schema, [B022] another normaliser, [B023] missing or foreign column, [B024] damaged small
+        column.
+    """
+    file, path = TensorFile(raw, origin), origin.where
+    schema, normalizer, counts = map(file.about.get, ("schema", "normalizer", "counts"))
     if type(schema) is not int or schema != SCHEMA_VERSION:
-        raise BioelError(Errors.B021.format(path=where, found=schema, expected=SCHEMA_VERSION))
+        raise BioelError(Errors.B021.format(path=path, found=schema, expected=SCHEMA_VERSION))
     if normalizer != NORMALIZER_VERSION:
-        raise BioelError(
-            Errors.B022.format(path=where, found=normalizer, expected=NORMALIZER_VERSION)
-        )
-    counts = meta.get("counts")
+        expected = NORMALIZER_VERSION
+        raise BioelError(Errors.B022.format(path=path, found=normalizer, expected=expected))
     if not isinstance(counts, dict) or not all(type(n) is int for n in counts.values()):
         raise origin.error(Errors.B210, "counts", counts)
-    about = columns.get(META_FILE)
-    seal = about.get("checksum") if isinstance(about, dict) else None
-    check_seal(text, seal, origin)
-    lengths = {
-        name: _checked_length(files.get(name), columns.get(name), Origin(where, name))
-        for name in COLUMN_FILES
-    }
-    for group in _SAME_ROWS:
-        n_rows = {f"{name}.npy": lengths[f"{name}.npy"] - ("offsets" in name) for name in group}
-        expected, *_ = n_rows.values()
-        for name, n in n_rows.items():
-            if n != expected:
-                raise Origin(where, name).error(Errors.B023, f"{expected} rows", f"{n} rows")
-    fingerprint = fingerprint_of({name: columns[name] for name in COLUMN_FILES})
-    if (found := meta.get("fingerprint")) != fingerprint:
-        raise origin.error(Errors.B210, f"fingerprint {fingerprint}", found)
-    return meta
-
-
-def _checked_length(raw: RawFile | None, recorded: object, origin: Origin) -> int:
-    """Compare a column with meta.json (including its contents if small), and return its length."""
-    about = recorded if isinstance(recorded, dict) else {}
-    dtype = ARRAY_COLUMNS.get(origin.file.removesuffix(".npy"))
-    expected = f"{about.get('bytes')} bytes" + (f" of {dtype}" if dtype else "")
-    if raw is None:
-        raise origin.error(Errors.B023, expected, "no file")
-    n_bytes = f"{raw.size} bytes"
-    if raw.size != about.get("bytes"):
-        raise origin.error(Errors.B023, expected, n_bytes)
-    array: NDArray[Any] = raw
-    if dtype:
-        try:
-            array = read_array(raw)
-        except ValueError as error:
-            raise origin.error(Errors.B023, expected, f"{n_bytes} ({error})") from None
-        if array.dtype != dtype or array.ndim != 1:
-            found = f"{n_bytes} of {array.dtype} in {array.ndim} dimensions"
-            raise origin.error(Errors.B023, expected, found)
-    check_contents(raw, about.get("checksum"), origin, if_small=True)
-    return len(array)
+    file.check(COLUMNS, Errors.B023)
+    return file

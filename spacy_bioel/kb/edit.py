@@ -110,7 +110,7 @@ def add_concepts(
     concept. A record that retires a current id changes nothing; see `retire_ids`.
 
     types (Collection[str] | None): Add only new concepts that have any of these; None adds all.
-    source, release, licence (str): Origin of the records, added to the origin in meta.json.
+    source, release, licence (str): Origin of the records, added to the stored origin.
     RAISES BioelError: [B026] bad id, [B027] retired ids in a circle; the same errors as
         `_changing`.
     """
@@ -190,14 +190,14 @@ def compact_kb(path: str | Path, *, forget_retired: bool = False) -> Compaction:
     edit = None
     with _changing(path, to="compact", columns=forget_retired) as (transaction, kb):
         stored = stored_vectors(kb)
-        current = {v.encoder: v.name for v in reversed(stored) if v.is_current}
-        outdated = [vectors for vectors in stored if vectors.name not in current.values()]
+        current = {v.encoder: v.path for v in reversed(stored) if v.is_current}
+        outdated = [vectors for vectors in stored if vectors.path not in current.values()]
         if forget_retired:
             drafts = drafts_of(kb)
             drafts.retired, drafts.withdrawn = {}, {}
             edit = _replace_columns(transaction, kb, drafts, BuildReport())
-        transaction.remove_vectors(vectors.name for vectors in outdated)
-    return Compaction(len(outdated), sum(vectors.n_bytes for vectors in outdated), edit)
+        transaction.remove(vectors.path for vectors in outdated)
+    return Compaction(len(outdated), sum(len(vectors.raw) for vectors in outdated), edit)
 
 
 @contextmanager

@@ -125,7 +125,7 @@ def write_index(
     Test queries, which are names with one character changed, determine recall@1, recall@10 and the
     cosine at which a query needs no more lists.
 
-    RETURNS (dict | None): kind, bytes, steps, queries, recall@1, recall@10; None: no index.
+    RETURNS (dict | None): kind, steps, queries, recall@1, recall@10; None: no index.
     RAISES OSError: If the file is not writable.
     """
     if len(vectors) <= ANN_NAMES or not has_faiss():
@@ -154,7 +154,6 @@ def write_index(
         raise OSError(str(error)) from error
     return {
         "kind": kind,
-        "bytes": path.stat().st_size,
         "steps": approximate.steps,
         "queries": len(queries),
         "recall@1": round(float(recall_at_1), 5),

@@ -1,123 +1,79 @@
 """The knowledge base folder: where its files are, and transactions that change them.
 
-    meta.json                           refers to the generation; replaced last, in one step
-    columns.3f2a9c01b7d4/               the generation: all columns; never changed
-    vectors/9f3a.18a0.../about.json     description of the vectors of one encoder
-    vectors/9f3a.18a0.../codes.npy ...  vectors of one generation's names; never changed
-    tries/5b1e....3f2a9c01b7d4/         trie of this generation's names, in word pieces
+    kb.0001.safetensors                   all columns; a change writes kb.0002.safetensors
+    vectors/9f3a.18a0....safetensors      vectors of one encoder, for the names in one generation
+    tries/5b1e.18a0....safetensors        trie of the names in one generation, in word pieces
 
-A folder in vectors/ or tries/ is called a home: it contains one set of vectors, or one trie. In
-memory, a knowledge base is a mapping of files: columns by name, files in homes by path.
+The file with the highest number contains the current generation of the columns. In memory, a
+knowledge base is a mapping of these files by their paths in the folder.
 
-Only one transaction runs at a time, whatever it changes. Readers need no lock: their open files
-never change, since nothing writes to a file after it is put in place. A reader that opens the
-folder gets either the old or the new generation.
+Only one transaction runs at a time, whatever it changes. Readers need no lock: files never change
+after they are put in place by a rename. A reader that opens the folder gets either the old or the
+new generation.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
-from spacy_bioel.files import replacing_file, scratch_folder, sync
-from spacy_bioel.kb.columns import (
-    COLUMN_FILES,
-    KB_FILES,
-    META_FILE,
-    UNSEALED,
-    Origin,
-    RawFile,
-    check_contents,
-    check_seal,
-    checksum,
-    map_folder,
-    read_json,
-    read_small,
-    sealed_json,
-    sealed_meta,
-)
+from spacy_bioel.files import replacing_file, scratch_folder
+from spacy_bioel.kb.columns import HEADER_START, RawFile, TensorFile, map_file
 
-VECTOR_COLUMNS = {
-    "codes": "int8",  # codes, fine and scales: see `kb.vectors`
-    "fine": "uint8",
-    "scales": "float32",
-    "digests": "uint64",  # digests of the normalised names (see `kb.vector_files`)
-}
-# Used for many vectors without an approximate index; see `kb.vectors`.
-COARSE_COLUMNS = {"coarse": "int8", "projection": "float32"}
-ABOUT_FILE = "about.json"
-TRIE_COLUMNS = ("first_child", "pieces", "leaves", "name_offsets", "names")
-# Files of each kind of home.
-HOME_FILES = {
-    "vectors": (ABOUT_FILE, *(f"{x}.npy" for x in (*VECTOR_COLUMNS, *COARSE_COLUMNS)), "ann"),
-    "tries": (ABOUT_FILE, *(f"{name}.npy" for name in TRIE_COLUMNS)),
-}
-# Names of homes: an encoder fingerprint and a time, or a word-piece fingerprint and a generation.
-_HOME_NAMES = {
-    "vectors": re.compile(r"[\w-]+\.[0-9a-f]{16}", re.ASCII),
-    "tries": re.compile(r"[0-9a-f]{16}\.[0-9a-f]{12}"),
-}
-GENERATION = re.compile(r"columns\.[0-9a-f]{12}(\.\d+)?")
-_LEFTOVERS = re.compile(rf"\.(lock|holder|encoding|new\..*|meta\.json\..*)|{GENERATION.pattern}")
-# Max. attempts to map the columns, max. attempts with the same meta.json, and seconds in between.
-_MAX_ATTEMPTS, _MAX_UNCHANGED, _PAUSE = 200, 3, 0.005
+# Paths of the files, with the number of a generation, or with the fingerprint of an encoder or its
+# word pieces and a time.
+_GENERATION = re.compile(r"kb\.(\d{4,})\.safetensors", re.ASCII)
+_HOME = re.compile(r"(vectors|tries)/([\w-]+)\.[0-9a-f]{16}\.safetensors", re.ASCII)
+_LEFTOVER = re.compile(r"\.(lock|holder|encoding|.+\.new)")
+_MAX_ATTEMPTS = 20  # at opening a generation, which writers may replace
 
 
-# -- Columns ------------------------------------------------------------------------------------
+# -- Files --------------------------------------------------------------------------------------
 
 
-def map_columns(folder: Path) -> dict[str, RawFile]:
-    """Map meta.json and the columns that it describes; missing files are left out.
+def generations_of(paths: Iterable[str]) -> list[str]:
+    """Select the files of generations, the current one last."""
+    matches = {int(match[1]): path for path in paths if (match := _GENERATION.fullmatch(path))}
+    return [path for _, path in sorted(matches.items())]
 
-    If a writer removes the columns in the meantime, meta.json has changed, and both are read again.
-    """
-    old_text, unchanged = None, 0
+
+def generations_in(folder: Path) -> list[str]:
+    """Return the names of the files of generations in a folder, the current one last."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return [name for name in generations_of(os.listdir(folder)) if (folder / name).is_file()]
+    return []
+
+
+def map_generation(folder: Path) -> dict[str, RawFile]:
+    """Map the file of the current generation; {} if there is none."""
     for _ in range(_MAX_ATTEMPTS):
-        meta = read_small(folder, META_FILE)
-        files = meta | map_folder(folder / generation_of(meta), COLUMN_FILES)
-        text = bytes(meta.get(META_FILE, b""))
-        unchanged = unchanged + 1 if text == old_text else 0
-        if not meta or len(files) == len(KB_FILES) or unchanged == _MAX_UNCHANGED:
-            break
-        old_text = text
-        time.sleep(_PAUSE)
-    return files
-
-
-def generation_of(files: Mapping[str, RawFile]) -> str:
-    """Return the name of the column folder in meta.json; "" without a readable meta.json."""
-    name = str(_parse_json(files, META_FILE).get("generation"))
-    return name if GENERATION.fullmatch(name) else ""
-
-
-def generation_name(fingerprint: str) -> str:
-    """Return the name of the folder for columns with this fingerprint."""
-    return f"columns.{blake2b(fingerprint.encode('utf8'), digest_size=6).hexdigest()}"
-
-
-def is_kb(folder: Path) -> bool:
-    """Return whether a folder contains the meta.json of a knowledge base, of any schema."""
-    meta = _parse_json(read_small(folder, META_FILE), META_FILE)
-    schema, columns = meta.get("schema"), meta.get("columns")
-    return isinstance(schema, int) and isinstance(columns, dict) and "ids.txt" in columns
+        # A writer may remove the file between the two calls, or during the first one.
+        with suppress(FileNotFoundError, IndexError):
+            name = generations_in(folder)[-1]
+            return {name: map_file(folder / name)}
+    return {}
 
 
 def has_columns(folder: Path) -> bool:
-    """Return whether a folder contains knowledge base files, even if some are missing."""
-    return is_kb(folder) or any(folder.glob("columns.*/*.npy"))
+    """Return whether a folder contains the columns of a knowledge base, even if damaged."""
+    return bool(generations_in(folder))
+
+
+def is_kb(folder: Path) -> bool:
+    """Return whether a folder contains a knowledge base, of any schema and even if truncated."""
+    start = [raw[8 : 8 + len(HEADER_START)].tobytes() for raw in map_generation(folder).values()]
+    return start == [HEADER_START]
 
 
 def check_replaceable(out: Path) -> None:
@@ -131,116 +87,53 @@ def check_replaceable(out: Path) -> None:
 
 def _is_leftover(path: Path) -> bool:
     """Return whether a killed writer left this path in a folder without a knowledge base."""
-    if path.name == "vectors" and path.is_dir():
-        return all(_HOME_NAMES["vectors"].fullmatch(home.name) for home in path.iterdir())
-    return bool(_LEFTOVERS.fullmatch(path.name))
+    if path.name in ("vectors", "tries") and path.is_dir():
+        names = [home.name for home in path.iterdir()]
+        return all(_LEFTOVER.fullmatch(name) or is_home(f"{path.name}/{name}") for name in names)
+    return bool(_LEFTOVER.fullmatch(path.name))
 
 
-# -- Vectors and tries --------------------------------------------------------------------------
+def is_home(path: str) -> bool:
+    """Return whether a path in a knowledge base folder is that of vectors or a trie."""
+    return _HOME.fullmatch(path) is not None
 
 
-def vectors_name(fingerprint: str) -> str:
-    """Return a new name for an encoder's vectors; newer names sort after older names.
+def new_home(kind: str, fingerprint: str) -> str:
+    """Return a new path for vectors or a trie; newer paths sort after older paths.
 
+    kind (str): "vectors" or "tries".
+    fingerprint (str): Fingerprint of the encoder or of the word pieces.
     RAISES ValueError: If the fingerprint has characters other than letters, digits, "_" and "-".
     """
-    name = f"{fingerprint}.{time.time_ns():016x}"
-    if not _HOME_NAMES["vectors"].fullmatch(name):
+    path = f"{kind}/{fingerprint}.{time.time_ns():016x}.safetensors"
+    if not is_home(path):
         raise ValueError(f"{fingerprint!r} is not the fingerprint of an encoder")
-    return name
+    return path
 
 
-def trie_name(pieces: str, kb: str) -> str:
-    """Return the name of a trie, from the fingerprints of its word pieces and the KB."""
-    return f"{pieces}.{generation_name(kb).partition('.')[2]}"
+def homes_in(folder: Path, kind: str = "*") -> list[str]:
+    """Return the paths of all vectors or tries in a folder, older before newer."""
+    paths = (path.relative_to(folder).as_posix() for path in folder.glob(f"{kind}/*.safetensors"))
+    return sorted(filter(is_home, paths))
 
 
-def encoder_of(name: str) -> str:
-    """Return an encoder's fingerprint, from the name of its vectors."""
-    return name.rpartition(".")[0]
+def map_homes(folder: Path) -> dict[str, RawFile]:
+    """Map all vectors and tries in a folder."""
+    homes = {}
+    for home in homes_in(folder):
+        with suppress(FileNotFoundError):  # a writer may have removed it by now
+            homes[home] = map_file(folder / home)
+    return homes
 
 
-def homes_in(folder: Path, kind: str) -> list[str]:
-    """Return the names of all homes of a kind in a folder, even without about.json."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        names = sorted(path.name for path in (folder / kind).iterdir())
-        return [name for name in names if _HOME_NAMES[kind].fullmatch(name)]
-    return []
+def kb_of(raw: RawFile) -> str | None:
+    """Return the fingerprint of the knowledge base that vectors or a trie belong to.
 
-
-def homes_of(files: Mapping[str, RawFile], kind: str) -> dict[str, dict[str, RawFile]]:
-    """Group the files of a kind by home, older vectors before newer vectors."""
-    homes: dict[str, dict[str, RawFile]] = {}
-    for path in sorted(files):
-        name, _, file = path.removeprefix(f"{kind}/").partition("/")
-        if _HOME_NAMES[kind].fullmatch(name) and file in HOME_FILES[kind]:
-            homes.setdefault(name, {})[file] = files[path]
-    return {name: parts for name, parts in homes.items() if ABOUT_FILE in parts}
-
-
-def describe_home(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
-    """Write about.json for the finished files in a home, with their checksums and its own."""
-    files = map_folder(folder, HOME_FILES[kind][1:])
-    checksums = {name: checksum(raw) for name, raw in files.items()}
-    sealed = sealed_json({**about, "checksums": checksums, "text": UNSEALED})
-    (folder / ABOUT_FILE).write_bytes(sealed)
-
-
-def described(parts: Mapping[str, RawFile], *, home: str, where: str) -> dict[str, Any]:
-    """Read the about.json in a home. RAISES BioelError: [B030] unreadable, [B210] edited."""
-    text, origin = parts[ABOUT_FILE].tobytes(), Origin(where, f"{home}/{ABOUT_FILE}")
-    about = read_json(text, origin)
-    check_seal(text, about.get("text"), origin)
-    return about
-
-
-def check_home(parts: Mapping[str, RawFile], *, home: str, where: str) -> None:
-    """Read all files in a home and compare their checksums.
-
-    RAISES BioelError: [B024] for the first file that is missing or differs; the same errors as
-        `described`.
+    RETURNS (str | None): None if the description is unreadable.
     """
-    for name, expected in described(parts, home=home, where=where)["checksums"].items():
-        check_contents(parts.get(name), expected, Origin(where, f"{home}/{name}"))
-
-
-def in_home(kind: str, name: str, parts: Mapping[str, RawFile]) -> dict[str, RawFile]:
-    """Return the files in a home by their paths in the knowledge base folder."""
-    return {f"{kind}/{name}/{file}": raw for file, raw in parts.items()}
-
-
-def map_homes(folder: Path, kind: str, *, fingerprint: str | None = None) -> dict[str, RawFile]:
-    """Map the files in the homes of a kind.
-
-    fingerprint (str | None): Fingerprint of the knowledge base that they belong to; None: any.
-    """
-    files: dict[str, RawFile] = {}
-    for name in homes_in(folder, kind):
-        home = folder / kind / name
-        parts = read_small(home, ABOUT_FILE) | map_folder(home, HOME_FILES[kind][1:])
-        of_kb = fingerprint in (None, _parse_json(parts, ABOUT_FILE).get("kb"))
-        if kind == "tries" and fingerprint is not None:
-            of_kb = name == trie_name(name.partition(".")[0], fingerprint)
-        if of_kb and (home / ABOUT_FILE).is_file():  # writers remove the description first
-            files |= in_home(kind, name, parts)
-    return files
-
-
-def known_files(files: Mapping[str, RawFile]) -> dict[str, RawFile]:
-    """Select the files that belong to a knowledge base."""
-    known = {name: files[name] for name in KB_FILES if name in files}
-    for kind in HOME_FILES:
-        for name, parts in homes_of(files, kind).items():
-            known |= in_home(kind, name, parts)
-    return known
-
-
-def _parse_json(files: Mapping[str, RawFile], name: str) -> dict[str, Any]:
-    """Return the object in a JSON file; {} if the file is missing or unreadable."""
-    with suppress(ValueError, KeyError, RecursionError):
-        parsed = json.loads(bytes(files[name]))
-        return parsed if isinstance(parsed, dict) else {}
-    return {}
+    with suppress(BioelError):
+        return str(TensorFile(raw).about.get("kb"))
+    return None
 
 
 # -- Transactions --------------------------------------------------------------------------------
@@ -296,68 +189,42 @@ class Transaction:
 
     folder: Path
 
-    def replace_columns(self, write: Callable[..., Mapping[str, Any]], **arguments: Any) -> None:
-        """Replace all columns atomically.
+    def replace_columns(self, write: Callable[..., Iterable[memoryview]], **arguments: Any) -> None:
+        """Replace all columns in one step, by a new generation.
 
-        write (Callable): Writes the columns to an empty folder, and returns the contents of
-            meta.json; see `kb.columns.meta_of`.
-        arguments: Further arguments of `write`.
+        write (Callable): Returns the pieces of a file; it is called with an empty folder for
+            scratch files and with `arguments`.
         """
-        with scratch_folder(self.folder / "new") as fresh:
-            meta = write(fresh, **arguments)
-            name = generation = generation_name(str(meta["fingerprint"]))
-            n = 0
-            # Existing columns are never touched, not even to replace them with identical columns.
-            while (self.folder / generation).exists():
-                n += 1
-                generation = f"{name}.{n}"
-            _move(fresh, self.folder / generation)
-            with replacing_file(self.folder / META_FILE, follow=False) as path:
-                path.write_bytes(sealed_meta({**meta, "generation": generation}))
+        numbers = [int(name.split(".")[1]) for name in generations_in(self.folder)]
+        name = f"kb.{max(numbers, default=0) + 1:04}.safetensors"
+        with scratch_folder(self.folder / "new") as scratch:
+            self.put(name, write(scratch, **arguments))
         self.tidy()
 
-    @contextmanager
-    def adding(self, kind: str, name: str) -> Iterator[Path]:
-        """Add vectors or a trie when the block succeeds, unless they already exist.
+    def put(self, name: str, pieces: Iterable[memoryview]) -> None:
+        """Write a new file: a generation, vectors or a trie."""
+        out = self.folder / name
+        out.parent.mkdir(exist_ok=True)
+        with replacing_file(out, follow=False) as path, path.open("wb") as file:
+            file.writelines(pieces)
 
-        kind, name (str): See `HOME_FILES`, `vectors_name` and `trie_name`.
-        YIELDS (Path): Empty folder for the files.
-        """
-        with scratch_folder(self.folder / "new") as fresh:
-            yield fresh
-            if not (self.folder / kind / name).exists():
-                self.put(fresh, kind, name)
-
-    def put(self, filled: Path, kind: str, name: str) -> Path:
-        """Move a finished folder with vectors or a trie to its final path, and return the path."""
-        home = self.folder / kind / name
-        home.parent.mkdir(exist_ok=True)
-        _move(filled, home)
-        return home
-
-    def remove_vectors(self, names: Iterable[str]) -> None:
-        for name in names:
-            home = self.folder / "vectors" / name
-            # The description is removed first: without it, readers ignore the other files.
-            (home / ABOUT_FILE).unlink(missing_ok=True)
-            _remove([home])
+    def remove(self, paths: Iterable[str | Path]) -> None:
+        """Remove files and folders; skip any that the OS keeps while a reader has them open."""
+        for path in (self.folder / path for path in paths):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                with suppress(OSError):
+                    path.unlink()
 
     def tidy(self) -> None:
-        """Remove columns that meta.json does not refer to, and files that were not put in place."""
-        folder = self.folder
-        _remove([*folder.glob(".new.*"), *folder.glob(f".{META_FILE}.*")])
-        homes = (folder / "vectors" / name for name in homes_in(folder, "vectors"))
-        _remove(home for home in homes if not (home / ABOUT_FILE).exists())
-        meta = read_small(folder, META_FILE)
-        if meta and not is_kb(folder):
-            return  # with a damaged meta.json, it is unknown which columns are current
-        generation = generation_of(meta)
-        generations = (path for path in folder.iterdir() if GENERATION.fullmatch(path.name))
-        _remove(path for path in generations if path.name != generation)
-        # A trie is valid for all generations with identical columns, whose names differ only in the
-        # number at the end.
-        old_tries = (name for name in homes_in(folder, "tries") if name[-12:] not in generation)
-        _remove(folder / "tries" / name for name in old_tries)
+        """Remove old generations, their tries, and files that were not put in place."""
+        self.remove([*self.folder.glob(".*.new"), *self.folder.glob("*/.*.new")])
+        self.remove(generations_in(self.folder)[:-1])
+        if tries := homes_in(self.folder, "tries"):
+            with suppress(BioelError):
+                [kb] = [TensorFile(raw).fingerprint for raw in map_generation(self.folder).values()]
+                self.remove(trie for trie in tries if kb_of(map_file(self.folder / trie)) != kb)
 
 
 def _acquire(lock: FileLock, folder: Path, *, make: bool) -> None:
@@ -386,22 +253,3 @@ def _with_holder(template: str, folder: Path) -> str:
     with suppress(OSError, ValueError):
         holder = (folder / _HOLDER_FILE).read_text("utf8")
     return template.format(path=folder, holder=holder)
-
-
-def _move(filled: Path, place: Path) -> None:
-    """Rename a folder once all its files are on disk."""
-    for path in filled.iterdir():
-        sync(path)
-    sync(filled)
-    filled.rename(place)
-    sync(place.parent)
-
-
-def _remove(paths: Iterable[Path]) -> None:
-    """Remove files and folders; skip any the OS refuses to delete while a reader has them open."""
-    for path in list(paths):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            with suppress(OSError):
-                path.unlink()

@@ -215,7 +215,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
         self._by_retired = SortedKeys.from_keys(word_keys(ids))
 
     def _join_meta(self) -> None:
-        """Create the contents of meta.json."""
+        """Create the description of the columns."""
         origin = {
             key: ", ".join(str(part.meta.get(key, "")) for part in self.parts)
             for key in ("source", "release", "licence")

@@ -27,33 +27,27 @@ from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns import (
-    COLUMN_FILES,
     LINE_END,
     MEMORY,
     XREF_SEPARATOR,
     Origin,
     RawFile,
-    check_contents,
-    checked_meta,
+    TensorFile,
     entries_of,
     find_sorted,
-    pack,
-    read_array,
-    unpack,
-    write_files,
+    open_columns,
+    serialized,
 )
 from spacy_bioel.kb.folder import (
-    HOME_FILES,
-    check_home,
     check_replaceable,
     editing,
-    encoder_of,
+    generations_of,
     homes_in,
-    homes_of,
-    known_files,
-    map_columns,
+    is_home,
+    kb_of,
+    map_generation,
     map_homes,
-    vectors_name,
+    new_home,
 )
 from spacy_bioel.kb.spelling import Misspellings, NgramIndex, word_overlap
 from spacy_bioel.text.normalize import normalize_name, normalize_names, words_of
@@ -308,19 +302,29 @@ class KnowledgeBase:
     name_offsets[i + 1]]. name_is_preferred has the same layout, and name_sources has the layout of
     concept_names. `retired_targets` contains the row of the concept that replaced each retired id.
 
-    files (Mapping[str, RawFile]): Files by name (see `kb.folder`); unknown files are ignored.
+    files (Mapping[str, RawFile]): Files by path (see `kb.folder`); unknown files are ignored.
     path (Path | None): Folder that the files are mapped from; None in memory.
-    RAISES BioelError: The same errors as `kb.columns.checked_meta`. Methods and whole columns raise
-        [B211] if they read damaged data that opening does not detect.
+    RAISES BioelError: [B020] no columns, [B409] the name of a bundled knowledge base instead of a
+        folder, [B408] a saved pipeline; the same errors as `kb.columns.open_columns`. Methods and
+        whole columns raise [B211] if they read damaged data that opening does not detect.
     """
 
     built_sources: tuple[int, ...] = (0,)  # for each part, the row of its build's source
 
     def __init__(self, files: Mapping[str, RawFile], *, path: Path | None = None) -> None:
         self.path = path
-        self.meta = checked_meta(files, where=self.where)
-        self.fingerprint = str(self.meta["fingerprint"])
-        self._files = known_files(files)
+        if not (generations := generations_of(files)):
+            message = Errors.B020
+            if path is not None and (path / "config.cfg").is_file():
+                message = Errors.B408
+            elif Path(self.where).name.startswith("starter:"):
+                message = Errors.B409
+            raise BioelError(message.format(path=self.where))
+        self._generation = generations[-1]
+        self._files = {name: files[name] for name in (self._generation, *filter(is_home, files))}
+        self._columns = open_columns(files[self._generation], Origin(self.where, self._generation))
+        self.fingerprint = self._columns.fingerprint
+        self.meta = {**self._columns.about, "fingerprint": self.fingerprint}
         self.ids, self.names = self._strings("ids"), self._strings("names")
         self.definitions, self.retired = self._strings("definitions"), self._strings("retired")
         self._xrefs, self.sources = self._strings("xrefs"), tuple(self._strings("sources"))
@@ -342,14 +346,14 @@ class KnowledgeBase:
         remember(self)
 
     def _origin(self, name: str) -> Origin:
-        return Origin(self.where, f"{name}.npy")
+        return self._columns.origin_of(name)
 
     def _array(self, name: str) -> NDArray[Any]:
-        return read_array(self._files[f"{name}.npy"])
+        return self._columns.arrays[name]
 
     def _strings(self, name: str) -> StringColumn:
         offsets = f"{name}.offsets"
-        return StringColumn(self._files[f"{name}.txt"], self._array(offsets), self._origin(offsets))
+        return StringColumn(self._array(name), self._array(offsets), self._origin(offsets))
 
     def _ragged(self, row: str, values: str, *, below: int, least: int = 0) -> Ragged:
         columns = f"{row}_offsets", values
@@ -382,21 +386,26 @@ class KnowledgeBase:
 
         Later changes to the folder do not affect an open knowledge base or its vectors.
 
-        RAISES BioelError: The same errors as `kb.columns.checked_meta`.
+        RAISES BioelError: The same errors as the class.
         """
         folder = Path(path).resolve()
-        kb = cls(map_columns(folder), path=folder)
-        kb.attach(map_homes(folder, "vectors", fingerprint=kb.fingerprint))
+        kb = cls(map_generation(folder), path=folder)
+        homes = map_homes(folder).items()
+        kb.attach({home: raw for home, raw in homes if kb_of(raw) == kb.fingerprint})
         return kb
 
     @classmethod
     def from_bytes(cls, block: bytes) -> KnowledgeBase:
         """Load the result of `to_bytes`. RAISES BioelError: [B025] if it is something else."""
-        return cls(unpack(block))
+        try:
+            files = TensorFile(np.frombuffer(block, np.uint8)).arrays
+            return cls({name: file.view(np.uint8) for name, file in files.items()})
+        except BioelError as error:
+            raise BioelError(Errors.B025.format(found=error)) from None
 
     def to_bytes(self) -> bytes:
         """Serialise the whole knowledge base, with its vectors."""
-        return pack(self.files())
+        return b"".join(serialized(self.files()))
 
     def save_to(self, path: str | Path) -> None:
         """Copy the whole knowledge base to a folder, replacing any knowledge base in it.
@@ -409,31 +418,22 @@ class KnowledgeBase:
             return
         check_replaceable(out)
         files = self.files()
+        columns = files.pop(self._generation)
         with editing(out, to="save a copy", make=True) as transaction:
             check_replaceable(out)
-            old_vectors = homes_in(out, "vectors")
-            for name, parts in homes_of(files, "vectors").items():
-                with transaction.adding("vectors", vectors_name(encoder_of(name))) as folder:
-                    write_files(folder, parts)
-            transaction.replace_columns(self._write_columns)
-            transaction.remove_vectors(old_vectors)
-            for name, parts in homes_of(files, "tries").items():
-                with transaction.adding("tries", name) as folder:
-                    write_files(folder, parts)
-
-    def _write_columns(self, folder: Path) -> dict[str, Any]:
-        write_files(folder, {name: self._files[name] for name in COLUMN_FILES})
-        return self.meta
+            old_homes = homes_in(out)
+            for home, raw in files.items():
+                kind, _, name = home.partition("/")
+                transaction.put(new_home(kind, name.partition(".")[0]), [raw.data])
+            transaction.replace_columns(lambda scratch: [columns.data])
+            transaction.remove(old_homes)
 
     def files(self) -> dict[str, RawFile]:
-        """Return all files by name, including vectors and tries written after opening."""
-        if self.path is None:
-            return dict(self._files)
-        tries = map_homes(self.path, "tries", fingerprint=self.fingerprint)
-        return self._files | map_homes(self.path, "vectors") | tries
+        """Return all files by path, including vectors and tries written after opening."""
+        return self._files | (map_homes(self.path) if self.path else {})
 
     def attach(self, files: Mapping[str, RawFile]) -> None:
-        """Add vector files to an open knowledge base."""
+        """Add vectors or tries to an open knowledge base."""
         self._files |= files
 
     def __reduce__(self) -> tuple[Callable[..., KnowledgeBase], tuple[Any, ...]]:
@@ -443,23 +443,17 @@ class KnowledgeBase:
         return _reopen_kb, (self.path, self.fingerprint)
 
     def verify(self) -> None:
-        """Read all columns and compare their checksums; opening has already checked meta.json.
-
-        RAISES BioelError: [B024] for the first file that differs.
-        """
-        for name in COLUMN_FILES:
-            expected = self.meta["columns"][name]["checksum"]
-            check_contents(self._files[name], expected, Origin(self.where, name))
+        """Compare all columns with their checksums. RAISES BioelError: [B024] if one differs."""
+        self._columns.verify()
 
     def verify_homes(self) -> None:
-        """Read all vectors and tries, and compare their checksums.
+        """Compare all vectors and tries with their checksums.
 
-        Raises the same errors as `check_home`.
+        RAISES BioelError: [B030] unreadable file, [B210] edited header, [B024] damaged array.
         """
-        files = self.files()
-        for kind in HOME_FILES:
-            for name, parts in homes_of(files, kind).items():
-                check_home(parts, home=f"{kind}/{name}", where=self.where)
+        for path, raw in self.files().items():
+            if is_home(path):
+                TensorFile(raw, Origin(self.where, path)).verify()
 
     # -- Title and origin -----------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ copied.
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -26,25 +27,13 @@ from spacy_bioel.files import replacing_file
 from spacy_bioel.kb.columns import (
     Origin,
     RawFile,
-    check_contents,
-    map_folder,
-    read_array,
-    write_array,
+    TensorFile,
+    checksums_of,
+    map_file,
+    serialized,
 )
 from spacy_bioel.kb.faiss_index import ANN_NAMES, has_faiss, write_index
-from spacy_bioel.kb.folder import (
-    COARSE_COLUMNS,
-    VECTOR_COLUMNS,
-    Transaction,
-    check_home,
-    describe_home,
-    described,
-    editing,
-    encoder_of,
-    homes_of,
-    in_home,
-    vectors_name,
-)
+from spacy_bioel.kb.folder import Transaction, editing, new_home
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, SortedKeys, open_kb
 from spacy_bioel.kb.vectors import (
     MIN_COARSE_NAMES,
@@ -59,14 +48,16 @@ from spacy_bioel.types import FloatArray, IntArray
 
 VectorColumns = dict[str, NDArray[Any]]
 
-# Keys of a description, besides its own checksum ("text"). "ann" is None or the result of
-# `write_index`; "coarse" is the width of the coarse codes, or 0 if there are none.
-_DESCRIPTION_KEYS = ("fingerprint", "kb", "n", "dim", "checksums", "ann", "coarse")
-
-
-def column_shapes(n: int, dim: int) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the columns in `VECTOR_COLUMNS`."""
-    return {"codes": (n, dim), "fine": (n, dim), "scales": (n,), "digests": (n, 2)}
+# Data type and shape of each column; see `TensorFile.check`.
+_SCHEMA = {
+    "codes": "int8 n dim",  # codes, fine and scales: see `kb.vectors`
+    "fine": "uint8 n dim",
+    "scales": "float32 n",
+    "digests": "uint64 n halves",  # digests of the normalised names
+}
+# Used for many vectors without an approximate index; see `kb.vectors`.
+_COARSE_SCHEMA = {"coarse": "int8 n width", "projection": "float32 dim width"}
+_ANN_SCHEMA = {"ann": "uint8 bytes"}  # see `kb.faiss_index`
 
 
 def vectors_of(columns: VectorColumns) -> QuantizedVectors:
@@ -77,25 +68,27 @@ def vectors_of(columns: VectorColumns) -> QuantizedVectors:
 class StoredVectors:
     """Vectors from one encoder, stored with a knowledge base.
 
-    name (str): Name of their folder.
-    files (dict[str, RawFile]): Files in that folder, by name.
+    path (str): Path in the folder of the knowledge base.
+    raw (RawFile): Bytes of the file.
     """
 
-    def __init__(self, kb: KnowledgeBase, name: str, files: dict[str, RawFile]) -> None:
-        self._kb, self.name, self.files = kb, name, files
-        self._location = {"home": f"vectors/{name}", "where": kb.where}
-        self.encoder = encoder_of(name)
-        self.n_bytes = sum(raw.size for raw in files.values())
+    def __init__(self, kb: KnowledgeBase, path: str, raw: RawFile) -> None:
+        self._kb, self.path, self.raw = kb, path, raw
+        self.encoder = path.partition("/")[2].partition(".")[0]
 
     @cached_property
+    def file(self) -> TensorFile:
+        """The file. RAISES BioelError: [B030] unreadable or truncated, [B210] edited header."""
+        return TensorFile(self.raw, Origin(self._kb.where, self.path))
+
+    @property
     def about(self) -> dict[str, Any]:
-        """Description of the vectors. RAISES BioelError: [B030] unreadable, [B210] edited."""
-        about = described(self.files, **self._location)
-        return {key: about[key] for key in _DESCRIPTION_KEYS}
+        """Description: fingerprint, kb, n, dim, and ann: None or the result of `write_index`."""
+        return self.file.about
 
     @property
     def state(self) -> str | None:
-        """Fingerprint of the encoded knowledge base; None if the description is unreadable."""
+        """Fingerprint of the encoded knowledge base; None if the file is unreadable."""
         with suppress(BioelError):
             return str(self.about["kb"])
         return None
@@ -105,62 +98,39 @@ class StoredVectors:
         """Whether the vectors belong to the knowledge base's current names."""
         return self.state == self._kb.fingerprint
 
+    @property
+    def has_coarse(self) -> bool:
+        """Whether there are coarse codes."""
+        return "coarse" in self.file.arrays
+
     @cached_property
     def columns(self) -> VectorColumns:
         """Mapped columns.
 
-        RAISES BioelError: [B033] missing, truncated or foreign column, or a scale that is negative
-            or not finite; [B024] damaged small column.
+        RAISES BioelError: [B033] missing or foreign column, or a scale that is negative or not
+            finite; [B024] damaged small column.
         """
-        shapes = column_shapes(self.about["n"], self.about["dim"])
-        columns = {name: self._column(name, shape) for name, shape in shapes.items()}
-        scales = columns["scales"]
+        schema = _SCHEMA | (_COARSE_SCHEMA if self.has_coarse else {})
+        schema |= _ANN_SCHEMA if self.about["ann"] else {}
+        self.file.check(schema, Errors.B033, n=self.about["n"], dim=self.about["dim"], halves=2)
+        scales = self.file.arrays["scales"]
         if not (np.isfinite(scales).all() and (scales >= 0).all()):
-            raise self._origin("scales.npy").error(Errors.B033, "numbers from 0", "others")
-        return columns
+            raise self.file.origin_of("scales").error(Errors.B033, "numbers from 0", "others")
+        return self.file.arrays
 
     @property
     def vectors(self) -> QuantizedVectors:
         """The vectors, with coarse codes or an approximate index if there are any.
 
-        RAISES BioelError: The same errors as `about` and `columns`, also for the coarse codes and
-            the index.
+        RAISES BioelError: The same errors as `file` and `columns`.
         """
         vectors = vectors_of(self.columns)
-        if width := self.about["coarse"]:
-            shapes = (len(vectors), width), (vectors.shape[1], width)
-            vectors.coarse = CoarseCodes(*map(self._column, COARSE_COLUMNS, shapes))
+        if self.has_coarse:
+            vectors.coarse = CoarseCodes(*map(self.columns.__getitem__, _COARSE_SCHEMA))
         if ann := self.about["ann"]:
-            raw = self.files.get("ann")
-            if raw is None or raw.size != ann["bytes"]:
-                found = "no file" if raw is None else f"{raw.size} bytes"
-                raise self._origin("ann").error(Errors.B033, f"{ann['bytes']} bytes", found)
-            vectors.ann, vectors.ann_steps = raw, ann["steps"]
-            vectors.ann_checksum = self.about["checksums"]["ann"]
+            vectors.ann, vectors.ann_steps = self.columns["ann"], ann["steps"]
+            vectors.ann_checksum = self.file.checksums["ann"]
         return vectors
-
-    def verify(self) -> None:
-        """Read all files and compare checksums. Raises the same errors as `check_home`."""
-        check_home(self.files, **self._location)
-
-    def _column(self, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        dtype = (VECTOR_COLUMNS | COARSE_COLUMNS)[name]
-        file, expected = f"{name}.npy", f"{dtype} of shape {shape}"
-        raw, origin = self.files.get(file), self._origin(file)
-        if raw is None:
-            raise origin.error(Errors.B033, expected, "no file")
-        try:
-            column = read_array(raw)
-        except ValueError as error:
-            raise origin.error(Errors.B033, expected, f"{raw.size} bytes ({error})") from None
-        found = f"{column.dtype.name} of shape {column.shape}"
-        if found != expected:
-            raise origin.error(Errors.B033, expected, found)
-        check_contents(raw, self.about["checksums"][file], origin, if_small=True)
-        return column
-
-    def _origin(self, file: str) -> Origin:
-        return Origin(self._kb.where, f"{self._location['home']}/{file}")
 
 
 def stored_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> list[StoredVectors]:
@@ -168,11 +138,10 @@ def stored_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> list[St
 
     fingerprint (str | None): Fingerprint of the encoder; None: all encoders.
     """
-    homes = homes_of(kb.files(), "vectors")
-    stored = [StoredVectors(kb, name, parts) for name, parts in homes.items()]
-    if fingerprint is not None:
-        stored = [vectors for vectors in stored if vectors.encoder == fingerprint]
-    return sorted(stored, key=lambda v: (v.is_current, v.name.rpartition(".")[2]), reverse=True)
+    prefix = "vectors/" if fingerprint is None else f"vectors/{fingerprint}."
+    homes = kb.files().items()
+    stored = [StoredVectors(kb, path, raw) for path, raw in homes if path.startswith(prefix)]
+    return sorted(stored, key=lambda v: (v.is_current, v.path.split(".")[1]), reverse=True)
 
 
 def has_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> bool:
@@ -183,14 +152,14 @@ def has_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> bool:
 def are_outdated(kb: KnowledgeBase, fingerprint: str) -> bool:
     """Return whether an encoder has vectors, but only for earlier states of the knowledge base.
 
-    Vectors with an unreadable description do not count as outdated.
+    Unreadable vectors do not count as outdated.
     """
     states = [stored.state for stored in stored_vectors(kb, fingerprint)]
     return bool(states) and not {None, kb.fingerprint} & set(states)
 
 
 def is_encoded(kb: KnowledgeBase, *, fingerprint: str) -> bool:
-    """Return whether an encoder has current vectors with a readable description."""
+    """Return whether an encoder has current, readable vectors."""
     return any(stored.is_current for stored in stored_vectors(kb, fingerprint))
 
 
@@ -200,7 +169,7 @@ def describe_vectors(kb: KnowledgeBase) -> list[dict[str, Any]]:
     RAISES BioelError: The same errors as `open_vectors`, but not for outdated vectors.
     """
     return [
-        stored.about | {"n": len(stored.vectors), "current": stored.is_current}
+        {**stored.about, "n": len(stored.vectors), "current": stored.is_current}
         for stored in stored_vectors(kb)
     ]
 
@@ -211,7 +180,7 @@ def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> 
     kb (KnowledgeBase | str | Path): Knowledge base, or its folder.
     fingerprint (str | None): Fingerprint of the encoder of the queries; None: any encoder.
     RAISES BioelError: [B031] only vectors from other encoders, [B032] no vectors, [B033] truncated
-        or foreign vectors, [B034] only outdated vectors, [B030] unreadable description.
+        or foreign vectors, [B034] only outdated vectors, [B030] unreadable vectors.
     """
     kb = open_kb(kb)
     stored = stored_vectors(kb)  # read once, since a writer may change the folder
@@ -275,8 +244,7 @@ def write_vectors(
                 copy, encode, fingerprint=fingerprint, dim=dim, progress=progress
             )
             [written] = stored_vectors(copy, fingerprint)
-            files = {file: raw.copy() for file, raw in written.files.items()}
-        kb.attach(in_home("vectors", written.name, files))
+            kb.attach({written.path: written.raw.copy()})
         return encoded
     try:
         with editing(kb.path, to=f"encode names with encoder {fingerprint}") as transaction:
@@ -301,13 +269,14 @@ def _write_locked(
     usable = _first_usable(old, dim=about["dim"])
     needs_ann = kb.n_names > ANN_NAMES and has_faiss()
     needs_coarse = kb.n_names >= MIN_COARSE_NAMES and not needs_ann
-    if usable and usable.is_current:
-        has_ann, has_coarse = usable.about["ann"] is not None, usable.about["coarse"] > 0
-        if (has_ann, has_coarse) == (needs_ann, needs_coarse):
-            report(kb.n_names)
-            transaction.remove_vectors(stored.name for stored in old if stored is not usable)
-            return Encoded(0, kb.n_names, usable.about["ann"])
     unfinished = Unfinished(transaction.folder / ".encoding", about)
+    if usable and usable.is_current:
+        if (usable.about["ann"] is not None, usable.has_coarse) == (needs_ann, needs_coarse):
+            if unfinished.done:
+                unfinished.discard()  # a process was killed between the next two statements
+            report(kb.n_names)
+            transaction.remove(stored.path for stored in old if stored is not usable)
+            return Encoded(0, kb.n_names, usable.about["ann"])
     if unfinished.done:
         report(unfinished.done)
     n_encoded = 0
@@ -318,17 +287,18 @@ def _write_locked(
     finally:
         if not unfinished.done:
             unfinished.discard()  # no finished block to continue from
-    for file in ("ann", *(f"{name}.npy" for name in COARSE_COLUMNS)):
-        (unfinished.folder / file).unlink(missing_ok=True)
-    vectors = vectors_of(unfinished.columns)
-    ann = write_index(kb.names, vectors, encode, unfinished.folder / "ann")
-    coarse_width = 0
-    if ann is None and (coarse := coarse_codes_of(vectors)):
-        coarse_width = coarse.codes.shape[1]
-        for name, column in zip(COARSE_COLUMNS, coarse, strict=True):
-            write_array(unfinished.folder, name, np.asarray(column))
-    unfinished.put_in_place(about | {"ann": ann, "coarse": coarse_width}, transaction)
-    transaction.remove_vectors(stored.name for stored in old)
+    columns, ann_file = dict(unfinished.columns), unfinished.folder / "ann"
+    vectors = vectors_of(columns)
+    ann = write_index(kb.names, vectors, encode, ann_file)
+    if ann is not None:
+        columns["ann"] = map_file(ann_file)
+    elif coarse := coarse_codes_of(vectors):
+        columns |= zip(_COARSE_SCHEMA, coarse, strict=True)
+    path, checksums = new_home("vectors", about["fingerprint"]), checksums_of(columns)
+    transaction.put(path, serialized(columns, **about, ann=ann, checksums=checksums))
+    del columns, vectors  # some systems cannot remove mapped files
+    unfinished.discard()
+    transaction.remove(stored.path for stored in old)
     return Encoded(n_encoded, kb.n_names - n_encoded, ann)
 
 
@@ -337,7 +307,7 @@ def _first_usable(stored: list[StoredVectors], *, dim: int) -> StoredVectors | N
     for vectors in stored:
         with suppress(BioelError):
             if vectors.about["dim"] == dim:
-                vectors.verify()
+                vectors.file.verify()
                 return vectors
     return None
 
@@ -417,19 +387,25 @@ class Unfinished:
 
     def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
         self.folder, self._about = folder, dict(about)
-        self._shapes = column_shapes(about["n"], about["dim"])
+        n, dim = about["n"], about["dim"]
+        self._shapes = {"codes": (n, dim), "fine": (n, dim), "scales": (n,), "digests": (n, 2)}
         self.done = self._finished_rows()
+
+    @cached_property
+    def columns(self) -> VectorColumns:
+        """Columns to fill. If no rows are finished, they are empty."""
         if not self.done:
             self.discard()
-            folder.mkdir()
+            self.folder.mkdir()
             try:  # with sparse files instead of zeros, a full disk would kill the process
-                for name, dtype in VECTOR_COLUMNS.items():
-                    write_array(folder, name, np.zeros(self._shapes[name], dtype))
+                for name, shape in self._shapes.items():
+                    np.zeros(shape, _dtype(name)).tofile(self.folder / name)
             except OSError:
                 self.discard()
                 raise
-        self.columns: VectorColumns = {
-            name: np.load(folder / f"{name}.npy", mmap_mode="r+") for name in VECTOR_COLUMNS
+        return {
+            name: np.memmap(self.folder / name, _dtype(name), mode="r+", shape=shape)
+            for name, shape in self._shapes.items()
         }
 
     def finish_rows(self, done: int) -> None:
@@ -440,14 +416,8 @@ class Unfinished:
             path.write_text(json.dumps(self._about | {"done": done}), encoding="utf8")
         self.done = done
 
-    def put_in_place(self, about: Mapping[str, Any], transaction: Transaction) -> None:
-        """Write the description of the finished vectors, and add them to the knowledge base."""
-        self.columns.clear()  # some systems cannot move mapped files
-        describe_home(self.folder, "vectors", about)
-        home = transaction.put(self.folder, "vectors", vectors_name(about["fingerprint"]))
-        (home / _JOURNAL).unlink(missing_ok=True)
-
     def discard(self) -> None:
+        self.__dict__.pop("columns", None)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _finished_rows(self) -> int:
@@ -455,10 +425,17 @@ class Unfinished:
         with suppress(OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
             journal = json.loads((self.folder / _JOURNAL).read_text(encoding="utf8"))
             done = journal.pop("done")
-            files = map_folder(self.folder, [f"{name}.npy" for name in VECTOR_COLUMNS])
-            shapes = {name.removesuffix(".npy"): read_array(files[name]).shape for name in files}
+            stats = {name: (self.folder / name).stat() for name in self._shapes}
+            are_whole = all(
+                stats[name].st_size == math.prod(shape) * np.dtype(_dtype(name)).itemsize
+                for name, shape in self._shapes.items()
+            )
             # If the folder was copied using hard links, writing would change the copy as well.
-            is_unshared = all((self.folder / name).stat().st_nlink == 1 for name in files)
-            if journal == self._about and shapes == self._shapes and is_unshared:
+            is_unshared = all(stat.st_nlink == 1 for stat in stats.values())
+            if journal == self._about and are_whole and is_unshared:
                 return int(done)
         return 0
+
+
+def _dtype(column: str) -> str:
+    return _SCHEMA[column].split()[0]
