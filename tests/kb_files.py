@@ -3,16 +3,16 @@
 Imports little, so that the processes of these tests start fast.
 """
 
-import io
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.columns import TensorFile, checksums_of, serialized
 from spacy_bioel.kb.edit import add_concepts, compact_kb, retire_ids
 from spacy_bioel.kb.folder import editing
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -37,14 +37,75 @@ def encode(folder: Path, fingerprint: str = "f") -> None:
 
 
 def columns_of(folder: Path) -> Path:
-    """Return the folder of the current columns of a knowledge base."""
-    return folder / json.loads((folder / "meta.json").read_text("utf8"))["generation"]
+    """Return the file of the current columns of a knowledge base, which must be the only one."""
+    [path] = folder.glob("kb.*.safetensors")
+    return path
 
 
 def vectors_of(folder: Path, encoder: str = "*") -> Path:
-    """Return the folder of the vectors of an encoder; by default, of the only one."""
-    [home] = (folder / "vectors").glob(f"{encoder}.*")
-    return home
+    """Return the file of the vectors of an encoder; by default, of the only one."""
+    [path] = (folder / "vectors").glob(f"{encoder}.*")
+    return path
+
+
+def place_of(path: Path, name: str) -> slice:
+    """Return where the bytes of an array are in a file."""
+    raw = path.read_bytes()
+    start = 8 + int.from_bytes(raw[:8], "little")
+    begin, end = json.loads(raw[8:start])[name]["data_offsets"]
+    return slice(start + begin, start + end)
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Replace a file, which may be mapped."""
+    other = path.with_name("other")
+    other.write_bytes(content)
+    other.replace(path)
+
+
+def flip(path: Path, position: int) -> None:
+    """Change one bit in a file."""
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    replace(path, content)
+
+
+def edit_about(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the description in a file, but not the checksum of the header."""
+    raw = path.read_bytes()
+    start = 8 + int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8:start])
+    about = json.loads(header["__metadata__"]["bioel"])
+    change(about)
+    header["__metadata__"]["bioel"] = json.dumps(about)
+    with_header(path, json.dumps(header).encode())
+
+
+def with_header(path: Path, text: bytes) -> None:
+    """Replace the header of a file."""
+    raw = path.read_bytes()
+    start = 8 + int.from_bytes(raw[:8], "little")
+    replace(path, len(text).to_bytes(8, "little") + text + raw[start:])
+
+
+def forge(path: Path, change: Callable[[dict[str, np.ndarray], dict[str, Any]], object]) -> None:
+    """Change the arrays and the description in a file, with a correct checksum of the header."""
+    file = TensorFile(np.frombuffer(path.read_bytes(), np.uint8))
+    arrays, about = dict(file.arrays), {**file.about, "checksums": file.checksums}
+    change(arrays, about)
+    replace(path, b"".join(serialized(arrays, **about)))
+
+
+def forge_array(path: Path, name: str, array: np.ndarray | None) -> None:
+    """Replace or remove an array in a file, with correct checksums."""
+
+    def change(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
+        del arrays[name], about["checksums"][name]
+        if array is not None:
+            arrays[name] = array
+            about["checksums"] |= checksums_of({name: array})
+
+    forge(path, change)
 
 
 def all_files(folder: Path) -> list[str]:
@@ -82,10 +143,3 @@ def change(folder: Path, n: int) -> None:
             encode(folder)
         if i % 7 == 0:
             compact_kb(folder)
-
-
-def npy_bytes(array: np.ndarray) -> np.ndarray:
-    """Return the bytes of a .npy file."""
-    stream = io.BytesIO()
-    np.save(stream, array)
-    return np.frombuffer(stream.getvalue(), dtype=np.uint8)

@@ -26,7 +26,7 @@ from spacy_bioel.kb.vector_files import open_vectors
 from spacy_bioel.types import Concept
 
 os.fsync = lambda descriptor: None  # it is the process that dies, and not the system
-writing._BLOCK = 1
+writing._ENCODED_PER_BLOCK = 1
 EVENTS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.scandir", "os.chmod"}
 OLD = [Concept("X:1", ("one", "uno")), Concept("X:2", ("two",))]
 NEW = [*OLD, Concept("X:3", ("three",))]
@@ -127,7 +127,7 @@ def kill(kb: Path, command: str, n: int) -> None:
         hidden = sorted(path.name for path in kb.iterdir() if path.name.startswith("."))
         line = {"command": command, "point": point, "killed": ended == -signal.SIGKILL}
         line |= {"whole": found in (before, after), "again": state(kb) == after, "hidden": hidden}
-        print(json.dumps(line | {"columns": len(list(kb.glob("columns.*")))}))
+        print(json.dumps(line | {"columns": len(list(kb.glob("kb.*")))}))
 
 
 if __name__ == "__main__":

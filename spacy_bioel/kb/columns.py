@@ -117,27 +117,7 @@ _DTYPES = {code: dtype for dtype, code in _CODES.items()}
 _STRINGS_PER_WRITE = 1 << 14
 
 
-# -- Arrays in scratch files ----------------------------------------------------------------------
-
-
-def write_strings(folder: Path, name: str, values: Iterable[str]) -> None:
-    """Write the lines and their offsets, NAME.offsets. Strings must not contain newlines.
-
-    RAISES BioelError: [B480] if a string contains a lone surrogate.
-    """
-    waiting, end, offsets = iter(values), 0, [np.zeros(1, np.uint64)]
-    with (folder / name).open("wb") as stream:
-        while block := list(islice(waiting, _STRINGS_PER_WRITE)):
-            try:
-                lines = "\n".join([*block, ""]).encode("utf8")
-            except UnicodeEncodeError as error:
-                wrong = next(value for value in block if error.object[error.start] in value)
-                raise BioelError(Errors.B480.format(found=wrong)) from None
-            stream.write(lines)
-            ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == LINE_END) + 1
-            offsets.append((end + ends).astype(np.uint64))
-            end += len(lines)
-    np.concatenate(offsets).tofile(folder / f"{name}.offsets")
+# -- Files --------------------------------------------------------------------------------------
 
 
 def map_file(path: Path) -> RawFile:
@@ -157,9 +137,6 @@ def give_back(*arrays: NDArray[Any]) -> None:
             base = base.base  # type: ignore[assignment]
         if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             base.madvise(mmap.MADV_DONTNEED)
-
-
-# -- Files --------------------------------------------------------------------------------------
 
 
 def bytes_of(array: NDArray[Any]) -> memoryview:
@@ -331,8 +308,29 @@ COLUMNS = {
 
 
 def write_column(folder: Path, name: str, values: Sequence[Any] | NDArray[Any]) -> None:
-    """Write a column with the data type in the schema."""
-    np.asarray(values, dtype=COLUMNS[name].split()[0]).tofile(folder / name)
+    """Write a column to a scratch file, with the data type in the schema."""
+    column = np.asarray(values, dtype=COLUMNS[name].split()[0])
+    (folder / name).write_bytes(bytes_of(column))
+
+
+def write_strings(folder: Path, name: str, values: Iterable[str]) -> None:
+    """Write a column of strings, which must not contain newlines, and its offsets.
+
+    RAISES BioelError: [B480] if a string contains a lone surrogate.
+    """
+    waiting, end, offsets = iter(values), 0, [np.zeros(1, np.uint64)]
+    with (folder / name).open("wb") as stream:
+        while block := list(islice(waiting, _STRINGS_PER_WRITE)):
+            try:
+                lines = "\n".join([*block, ""]).encode("utf8")
+            except UnicodeEncodeError as error:
+                wrong = next(value for value in block if error.object[error.start] in value)
+                raise BioelError(Errors.B480.format(found=wrong)) from None
+            stream.write(lines)
+            ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == LINE_END) + 1
+            offsets.append((end + ends).astype(np.uint64))
+            end += len(lines)
+    write_column(folder, f"{name}.offsets", np.concatenate(offsets))
 
 
 def serialized_columns(folder: Path, **about: Any) -> tuple[list[memoryview], str]:

@@ -83,7 +83,9 @@ class StoredVectors:
 
     @property
     def about(self) -> dict[str, Any]:
-        """Description: fingerprint, kb, n, dim, and ann: None or the result of `write_index`."""
+        """Description: fingerprint, kb, n, dim; ann: None or the result of `write_index`; coarse:
+        whether there are coarse codes.
+        """
         return self.file.about
 
     @property
@@ -98,11 +100,6 @@ class StoredVectors:
         """Whether the vectors belong to the knowledge base's current names."""
         return self.state == self._kb.fingerprint
 
-    @property
-    def has_coarse(self) -> bool:
-        """Whether there are coarse codes."""
-        return "coarse" in self.file.arrays
-
     @cached_property
     def columns(self) -> VectorColumns:
         """Mapped columns.
@@ -110,7 +107,7 @@ class StoredVectors:
         RAISES BioelError: [B033] missing or foreign column, or a scale that is negative or not
             finite; [B024] damaged small column.
         """
-        schema = _SCHEMA | (_COARSE_SCHEMA if self.has_coarse else {})
+        schema = _SCHEMA | (_COARSE_SCHEMA if self.about["coarse"] else {})
         schema |= _ANN_SCHEMA if self.about["ann"] else {}
         self.file.check(schema, Errors.B033, n=self.about["n"], dim=self.about["dim"], halves=2)
         scales = self.file.arrays["scales"]
@@ -125,7 +122,7 @@ class StoredVectors:
         RAISES BioelError: The same errors as `file` and `columns`.
         """
         vectors = vectors_of(self.columns)
-        if self.has_coarse:
+        if self.about["coarse"]:
             vectors.coarse = CoarseCodes(*map(self.columns.__getitem__, _COARSE_SCHEMA))
         if ann := self.about["ann"]:
             vectors.ann, vectors.ann_steps = self.columns["ann"], ann["steps"]
@@ -271,7 +268,8 @@ def _write_locked(
     needs_coarse = kb.n_names >= MIN_COARSE_NAMES and not needs_ann
     unfinished = Unfinished(transaction.folder / ".encoding", about)
     if usable and usable.is_current:
-        if (usable.about["ann"] is not None, usable.has_coarse) == (needs_ann, needs_coarse):
+        has_ann, has_coarse = usable.about["ann"] is not None, usable.about["coarse"]
+        if (has_ann, has_coarse) == (needs_ann, needs_coarse):
             if unfinished.done:
                 unfinished.discard()  # a process was killed between the next two statements
             report(kb.n_names)
@@ -295,7 +293,8 @@ def _write_locked(
     elif coarse := coarse_codes_of(vectors):
         columns |= zip(_COARSE_SCHEMA, coarse, strict=True)
     path, checksums = new_home("vectors", about["fingerprint"]), checksums_of(columns)
-    transaction.put(path, serialized(columns, **about, ann=ann, checksums=checksums))
+    about |= {"ann": ann, "coarse": "coarse" in columns, "checksums": checksums}
+    transaction.put(path, serialized(columns, **about))
     del columns, vectors  # some systems cannot remove mapped files
     unfinished.discard()
     transaction.remove(stored.path for stored in old)
@@ -399,7 +398,7 @@ class Unfinished:
             self.folder.mkdir()
             try:  # with sparse files instead of zeros, a full disk would kill the process
                 for name, shape in self._shapes.items():
-                    np.zeros(shape, _dtype(name)).tofile(self.folder / name)
+                    (self.folder / name).write_bytes(np.zeros(shape, _dtype(name)).data)
             except OSError:
                 self.discard()
                 raise

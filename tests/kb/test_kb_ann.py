@@ -1,4 +1,3 @@
-import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kb_files import vectors_of
+from kb_files import flip, forge_array, place_of, vectors_of
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb import faiss_index as ann
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.vector_files import open_vectors, write_vectors
+from spacy_bioel.kb.vector_files import open_vectors, stored_vectors, write_vectors
 from spacy_bioel.kb.vectors import ExactIndex, quantize
 from spacy_bioel.types import Concept
 
@@ -55,7 +54,7 @@ def test_the_index_is_built_measured_and_opened(kb):
     pytest.importorskip("faiss")
     built = write(kb).ann
     assert built is not None and kb.path is not None
-    assert json.loads((vectors_of(kb.path) / "about.json").read_text())["ann"] == built
+    assert stored_vectors(kb)[0].about["ann"] == built
     assert (built["kind"], built["queries"]) == ("IVF126,PQ8x4fsr", N)
     assert 0.9 < built["recall@10"] <= 1 and 0.9 < built["recall@1"] <= 1
     kb.verify_homes()
@@ -168,14 +167,13 @@ def test_a_damaged_index(kb):
     pytest.importorskip("faiss")
     write(kb)
     assert kb.path is not None
-    path = vectors_of(kb.path) / "ann"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-1])
-    with pytest.raises(BioelError, match=r"\[B033\] vectors/9f3a\.\w+/ann.*bytes; found"):
-        open_vectors(kb, fingerprint=None)
-    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(BioelError, match=r"\[B024\] vectors/9f3a\.\w+/ann"):
+    path = vectors_of(kb.path)
+    flip(path, place_of(path, "ann").stop - 1)
+    with pytest.raises(BioelError, match=r"\[B024\] ann in vectors/9f3a\.\w+\.safetensors"):
         kb.verify_homes()
+    forge_array(path, "ann", None)
+    with pytest.raises(BioelError, match=r"\[B033\] ann in vectors/.*found nothing"):
+        open_vectors(kb, fingerprint=None)
 
 
 def test_the_index_goes_with_the_names(kb, monkeypatch):
@@ -184,7 +182,7 @@ def test_the_index_goes_with_the_names(kb, monkeypatch):
     monkeypatch.setattr(ann, "ANN_NAMES", 2000)
     assert write(kb).ann is None
     assert open_vectors(kb, fingerprint=None).ann is None
-    assert kb.path is not None and not (vectors_of(kb.path) / "ann").exists()
+    assert "ann" not in stored_vectors(kb)[0].file.arrays
 
 
 def test_a_disk_that_fills_up_during_encoding(kb, monkeypatch):

@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 
 import pytest
@@ -151,8 +150,8 @@ def test_nothing_left(tmp_path):
 
 
 def test_meta_has_source_release_and_licence(folder):
-    meta = json.loads((folder / "meta.json").read_text("utf8"))
-    assert (meta["schema"], meta["normalizer"]) == (4, 1)
+    meta = KnowledgeBase.open(folder).meta
+    assert (meta["schema"], meta["normalizer"]) == (5, 1)
     assert (meta["source"], meta["release"], meta["licence"]) == ("made up", "2026", "CC0")
     assert meta["counts"] == {
         "records": 5, "concepts": 4, "names": 6, "entries": 7, "ambiguous_names": 1,
@@ -163,11 +162,14 @@ def test_meta_has_source_release_and_licence(folder):
     }  # fmt: skip
 
 
-def test_a_disk_that_is_full_leaves_the_old_one(tmp_path, folder, monkeypatch):
+@pytest.mark.parametrize(
+    "writing", ["pathlib.Path.write_bytes", "spacy_bioel.kb.build.serialized_columns", "os.fsync"]
+)
+def test_a_disk_that_is_full_leaves_the_old_one(tmp_path, folder, monkeypatch, writing):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("spacy_bioel.kb.build.meta_of", full)
+    monkeypatch.setattr(writing, full)
     with pytest.raises(BioelError, match=r"\[B203\].*No space left"):
         build_kb([Concept("Y:1", ("a",))], folder)
     with pytest.raises(BioelError, match=r"\[B203\]"):

@@ -9,7 +9,7 @@ from kb_files import all_files
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb import vector_files as vectors_module
-from spacy_bioel.kb.edit import add_concepts, retire_ids
+from spacy_bioel.kb.edit import add_concepts, compact_kb, retire_ids
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import Encoded, open_vectors, write_vectors
 from spacy_bioel.types import Concept
@@ -95,7 +95,7 @@ def test_unfinished_vectors_that_do_not_fit_are_discarded(kb, folder, monkeypatc
     monkeypatch.setattr(vectors_module, "_NAMES_PER_CALL", 1)
     with pytest.raises(KeyboardInterrupt):
         write(kb, Encoder(fails_after=5))
-    codes = folder / ".encoding" / "codes.npy"
+    codes = folder / ".encoding" / "codes"
     if damage == "cut column":
         codes.write_bytes(codes.read_bytes()[:-1])
     elif damage == "no column":
@@ -111,11 +111,18 @@ def test_a_full_disk(kb, folder, monkeypatch):
     write(kb, Encoder())
     before = all_files(folder)
 
-    def no_room(*args) -> None:
+    def no_room(*args, **about) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(vectors_module, "write_array", no_room)
+    with monkeypatch.context() as patch:
+        patch.setattr(vectors_module, "serialized", no_room)
+        with pytest.raises(BioelError, match=r"\[B182\].*No space left"):
+            write(kb, Encoder(), fingerprint="4c1e")
+    assert write(kb, Encoder(), fingerprint="4c1e").copied == 6  # continues from the finished rows
+    compact_kb(folder)
+    before = all_files(folder)
+    monkeypatch.setattr(Path, "write_bytes", no_room)
     with pytest.raises(BioelError, match=r"\[B182\].*No space left.* Free disk space"):
-        write(kb, Encoder(), fingerprint="4c1e")
+        write(kb, Encoder(), fingerprint="5e77")
     assert all_files(folder) == before
     assert open_vectors(kb, fingerprint="9f3a").shape == (6, 2)

@@ -1,18 +1,26 @@
 """Opening, querying and copying a knowledge base, and missing or foreign files."""
 
-import json
 import multiprocessing
 import pickle
 import sys
 
 import numpy as np
 import pytest
-from kb_files import columns_of, made_kb
+from kb_files import (
+    columns_of,
+    edit_about,
+    forge,
+    forge_array,
+    made_kb,
+    place_of,
+    replace,
+    with_header,
+)
 
 from benchmarks.kb_size import memory
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.columns import give_back, map_folder, read_array
+from spacy_bioel.kb.columns import TensorFile, give_back, map_file, serialized
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, SortedKeys, name_keys, span_keys
 from spacy_bioel.types import Concept
 
@@ -134,46 +142,59 @@ def test_no_knowledge_base(tmp_path):
         KnowledgeBase.open(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("name", ["names.txt", "ids.offsets.npy", "name_keys.npy", "retired.txt"])
+@pytest.mark.parametrize("name", ["names", "ids.offsets", "name_keys", "retired"])
 def test_a_missing_or_cut_column(folder, name):
-    path = columns_of(folder) / name
-    whole = path.read_bytes()
-    for cut in (whole[:-1], b""):
-        path.write_bytes(cut)
-        with pytest.raises(BioelError, match=rf"\[B023\] Column {name} .* {len(cut)} bytes"):
+    path = columns_of(folder)
+    for kept in (place_of(path, name).stop - 1, place_of(path, name).start, -1, 100, 7, 0):
+        whole = path.read_bytes()
+        replace(path, whole[:kept])
+        with pytest.raises(BioelError, match=r"\[B030\] kb\.0001\.safetensors in .* \("):
             KnowledgeBase.open(folder)
-    path.unlink()
-    with pytest.raises(BioelError, match=rf"\[B023\] Column {name} .* found no file"):
+        replace(path, whole)
+    forge_array(path, name, None)
+    with pytest.raises(BioelError, match=rf"\[B023\] Column {name} in .* found nothing"):
         KnowledgeBase.open(folder)
 
 
-def test_a_foreign_column(folder):
-    path = columns_of(folder) / "name_keys.npy"
-    np.save(path, np.load(path).astype(np.int64))
-    with pytest.raises(BioelError, match=r"\[B023\] .* of uint64; found .* of int64"):
+def test_a_cut_file_says_how_long_it_was(folder):
+    path = columns_of(folder)
+    n = path.stat().st_size
+    replace(path, path.read_bytes()[:-1])
+    with pytest.raises(BioelError, match=rf"{n - 1} bytes, but {n} according to its header"):
+        KnowledgeBase.open(folder)
+
+
+def test_a_foreign_column(folder, kb):
+    forge_array(columns_of(folder), "name_keys", kb.name_keys.astype(np.int64))
+    with pytest.raises(BioelError, match=r"\[B023\] .*uint64 of shape \(6,\); found int64"):
         KnowledgeBase.open(folder)
 
 
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        ({"schema": 99}, "B021.*99.*expects 4"),
+        ({"schema": 99}, "B021.*99.*expects 5"),
         ({"normalizer": 0}, "B022.*version 0"),
-        ({"columns": {}}, "B210"),
-        ({"columns": 3}, "B030"),
+        ({"checksums": {}}, "B024"),
+        ({"checksums": 3}, "B030"),
     ],
 )
-def test_a_changed_meta_file(folder, change, code):
-    meta = json.loads((folder / "meta.json").read_text("utf8"))
-    (folder / "meta.json").write_text(json.dumps(meta | change))
+def test_a_changed_description(folder, change, code):
+    path = columns_of(folder)
+    whole = path.read_bytes()
+    edit_about(path, lambda about: about.update(change))
+    with pytest.raises(BioelError, match=r"\[(B210|B030)\]"):
+        KnowledgeBase.open(folder)
+    replace(path, whole)
+    forge(path, lambda arrays, about: about.update(change))
     with pytest.raises(BioelError, match=rf"\[{code[:4]}\]{code[4:]}"):
         KnowledgeBase.open(folder)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}"])
-def test_an_unreadable_meta_file(folder, text):
-    (folder / "meta.json").write_text(text)
-    with pytest.raises(BioelError, match=r"\[B030\] meta.json"):
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"{}", b'{"__metadata__": {"bioel": "[]"}}'])
+def test_an_unreadable_header(folder, text):
+    with_header(columns_of(folder), text)
+    with pytest.raises(BioelError, match=r"\[B030\] kb\.0001\.safetensors"):
         KnowledgeBase.open(folder)
 
 
@@ -187,9 +208,11 @@ def test_bytes_that_are_not_a_knowledge_base(kb):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_pages_are_given_back(tmp_path):
-    np.save(tmp_path / "numbers.npy", np.ones(1 << 22))  # 33.6 MB
-    mapped = read_array(map_folder(tmp_path, ["numbers.npy"])["numbers.npy"])
-    assert mapped.sum() == 1 << 22
+    (tmp_path / "file").write_bytes(
+        b"".join(serialized({"numbers": np.ones(1 << 23, np.float32)}))
+    )  # 33.6 MB
+    mapped = TensorFile(map_file(tmp_path / "file")).arrays["numbers"]
+    assert mapped.sum() == 1 << 23
     before = memory()["RssFile"]
     give_back(mapped)
     assert before - memory()["RssFile"] > 30

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kb_files import flip, forge_array, place_of
 
 from spacy_bioel.contextual.constrained_decoding import (
+    TRIE_COLUMNS,
     NameTrie,
     build_trie,
     open_trie,
@@ -15,7 +17,7 @@ from spacy_bioel.contextual.constrained_decoding import (
 )
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.folder import TRIE_COLUMNS
+from spacy_bioel.kb.columns import TensorFile
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Concept
 
@@ -106,9 +108,7 @@ def test_written_once_and_mapped(folder):
         assert (trie.left_out, trie.nameless) == (2, 1)
         for name in TRIE_COLUMNS:
             assert getattr(trie, name).tolist() == getattr(made, name).tolist()
-    assert [path.name for path in (folder / "tries").iterdir()] == [
-        f"{PIECES}.{next(folder.glob('columns.*')).name.partition('.')[2]}"
-    ]
+    assert len(list((folder / "tries").glob(f"{PIECES}.*.safetensors"))) == 1
 
 
 def test_other_pieces_and_other_names_have_none(folder):
@@ -131,10 +131,36 @@ def test_it_is_copied_with_the_knowledge_base(folder, tmp_path):
     assert len(open_trie(in_memory, fingerprint=PIECES).names) == 3
 
 
-@pytest.mark.parametrize("part", ["first_child.npy", "names.npy", "about.json"])
-def test_a_damaged_file_is_named(folder, part):
+@pytest.mark.parametrize("part", ["first_child", "names"])
+def test_a_damaged_file_is_named_and_written_again(folder, part):
     write_trie(KnowledgeBase.open(folder), english, fingerprint=PIECES)
-    (file,) = folder.glob(f"tries/*/{part}")
-    file.write_bytes(file.read_bytes()[:-3])
-    with pytest.raises(BioelError, match=r"\[B282\].*tries"):
+    (path,) = folder.glob("tries/*")
+    flip(path, place_of(path, part).start)
+    with pytest.raises(BioelError, match=rf"\[B024\] {part} in tries/{PIECES}\.\w+\.safe"):
         open_trie(KnowledgeBase.open(folder), fingerprint=PIECES)
+    assert len(write_trie(KnowledgeBase.open(folder), english, fingerprint=PIECES).names) == 3
+
+
+@pytest.mark.parametrize("part", ["first_child", "names"])
+@pytest.mark.parametrize("change", ["missing", "other type", "other length"])
+def test_an_array_that_does_not_fit(folder, part, change):
+    write_trie(KnowledgeBase.open(folder), english, fingerprint=PIECES)
+    (path,) = folder.glob("tries/*")
+    array = TensorFile(np.frombuffer(path.read_bytes(), np.uint8)).arrays[part]
+    others = {"missing": None, "other type": array.astype(np.float32), "other length": array[None]}
+    forge_array(path, part, others[change])
+    with pytest.raises(BioelError, match=rf"\[B033\] {part} in tries/"):
+        open_trie(KnowledgeBase.open(folder), fingerprint=PIECES)
+
+
+@pytest.mark.parametrize("cut", [1, 3000, 99999])
+def test_a_file_that_was_cut_is_no_trie_and_is_written_again(folder, cut):
+    write_trie(KnowledgeBase.open(folder), english, fingerprint=PIECES)
+    (path,) = folder.glob("tries/*")
+    path.write_bytes(path.read_bytes()[:-cut])
+    with pytest.raises(BioelError, match=r"\[B030\] tries/"):
+        KnowledgeBase.open(folder).verify_homes()
+    with pytest.raises(BioelError, match=r"\[B281\]"):
+        open_trie(KnowledgeBase.open(folder), fingerprint=PIECES)
+    write_trie(KnowledgeBase.open(folder), english, fingerprint=PIECES)
+    KnowledgeBase.open(folder).verify_homes()

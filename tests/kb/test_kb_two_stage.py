@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from kb_files import vectors_of
+from kb_files import forge_array, vectors_of
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb import vector_files as writing_module
@@ -69,6 +69,6 @@ def test_missing_coarse_codes(kb, folder, monkeypatch, name):
     monkeypatch.setattr(coarse_module, "MIN_COARSE_NAMES", 2)
     monkeypatch.setattr(writing_module, "MIN_COARSE_NAMES", 2)
     write_vectors(kb, encode, fingerprint="9f3a", dim=4)
-    (vectors_of(folder, "9f3a") / f"{name}.npy").unlink()
-    with pytest.raises(BioelError, match=rf"\[B033\].*{name}\.npy"):
+    forge_array(vectors_of(folder, "9f3a"), name, None)
+    with pytest.raises(BioelError, match=rf"\[B033\] {name} in vectors/9f3a"):
         open_vectors(KnowledgeBase.open(folder), fingerprint="9f3a")

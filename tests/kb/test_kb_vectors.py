@@ -1,8 +1,18 @@
-import json
+from functools import partial
 
 import numpy as np
 import pytest
-from kb_files import all_files, npy_bytes, vectors_of
+from kb_files import (
+    all_files,
+    edit_about,
+    flip,
+    forge_array,
+    place_of,
+    replace,
+    vectors_of,
+    with_header,
+)
+from safetensors.numpy import load_file
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb import vector_files as vectors_module
@@ -35,10 +45,6 @@ def assert_unit(kb, fingerprint="9f3a"):
     np.testing.assert_allclose(vectors, UNIT, atol=3e-4)
 
 
-def file_of(folder, part):
-    return vectors_of(folder) / f"{part}.npy"
-
-
 def reopened(kb):
     """Mapped files stay mapped after they are renamed or removed."""
     return KnowledgeBase.open(kb.path)
@@ -64,19 +70,16 @@ def test_blocks_and_batches(kb, monkeypatch):
 def test_folder_holds_vectors_and_what_made_them(kb, folder):
     before = set(folder.rglob("*"))
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
-    home = vectors_of(folder, "9f3a")
-    about = json.loads((home / "about.json").read_text("utf8"))
-    assert len(about.pop("text")) == 32  # its own checksum
+    path = vectors_of(folder, "9f3a")
+    about = {"fingerprint": "9f3a", "kb": kb.fingerprint, "n": 6, "dim": 2}
+    about |= {"ann": None, "coarse": False}
     assert describe_vectors(kb) == [about | {"current": True}]
-    checksums = about.pop("checksums")
-    assert about == {
-        "fingerprint": "9f3a", "kb": kb.fingerprint, "n": 6, "dim": 2, "ann": None, "coarse": 0,
-    }  # fmt: skip
-    assert {name: len(value) for name, value in checksums.items()} == {
-        "codes.npy": 32, "fine.npy": 32, "scales.npy": 32, "digests.npy": 32,
-    }  # fmt: skip
-    files = {home / name for name in checksums} | {home / "about.json"}
-    assert set(folder.rglob("*")) - before == files | {home, home.parent}
+    assert set(folder.rglob("*")) - before == {path, path.parent}
+    vectors = open_vectors(kb, fingerprint="9f3a")
+    read = load_file(path)
+    for name in ("codes", "fine", "scales"):
+        assert np.array_equal(read.pop(name), getattr(vectors, name))
+    assert list(read) == ["digests"]
     assert open_vectors(str(folder), fingerprint="9f3a").shape == (6, 2)
     kb.verify_homes()
 
@@ -139,54 +142,67 @@ def test_no_vectors(kb, folder):
     with pytest.raises(BioelError, match=r"\[B032\]"):
         open_vectors(kb, fingerprint=None)
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
-    (vectors_of(folder) / "about.json").unlink()
+    vectors_of(folder).unlink()
     with pytest.raises(BioelError, match=r"\[B032\]"):
         open_vectors(kb, fingerprint=None)
 
 
-@pytest.mark.parametrize("part", ["codes", "fine", "scales", "digests"])
-def test_a_column_that_is_cut_or_foreign(kb, folder, part):
+PARTS = ["codes", "fine", "scales", "digests"]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_column_that_is_missing_or_foreign(kb, folder, part):
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
-    path = file_of(folder, part)
-    whole = path.read_bytes()
-    array = np.load(path)
-    for damaged in (
-        *(whole[:-1], whole[:50], b""),
-        *(npy_bytes(other).tobytes() for other in (array[:5], array.astype(">f8"))),
-    ):
-        path.write_bytes(damaged)
+    path = vectors_of(folder)
+    array = load_file(path)[part]
+    for other in (array[:5], array.astype(np.uint16), array[:, None]):
+        forge_array(path, part, other)
         with pytest.raises(
-            BioelError, match=rf"\[B033\] vectors/9f3a\.\w+/{part}.npy in .*shape \(6,"
+            BioelError, match=rf"\[B033\] {part} in vectors/9f3a\.\w+\.safe.*shape \(6,"
         ):
             open_vectors(kb, fingerprint="9f3a")
-    path.unlink()
-    with pytest.raises(BioelError, match=r"\[B033\].* found no file"):
+    forge_array(path, part, None)
+    with pytest.raises(BioelError, match=rf"\[B033\] {part} in .* found nothing"):
         open_vectors(kb, fingerprint="9f3a")
 
 
-@pytest.mark.parametrize("part", ["codes", "fine", "scales", "digests"])
+@pytest.mark.parametrize("kept", [-1, -90, 50, 7, 0])
+def test_a_file_that_is_cut(kb, folder, kept):
+    write_vectors(kb, encode, fingerprint="9f3a", dim=2)
+    path = vectors_of(folder)
+    replace(path, path.read_bytes()[:kept])
+    for call in (partial(open_vectors, kb, fingerprint="9f3a"), kb.verify_homes):
+        with pytest.raises(BioelError, match=r"\[B030\] vectors/9f3a\.\w+\.safe"):
+            call()
+    assert write_vectors(kb, encode, fingerprint="9f3a", dim=2).copied == 0
+    assert_unit(kb)
+
+
+@pytest.mark.parametrize("part", PARTS)
 def test_one_wrong_byte(kb, folder, part):
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
-    path = file_of(folder, part)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(BioelError, match=rf"\[B024\] vectors/9f3a\.\w+/{part}.npy"):
-        kb.verify_homes()
+    path = vectors_of(folder)
+    flip(path, place_of(path, part).stop - 1)
+    for call in (partial(open_vectors, kb, fingerprint="9f3a"), kb.verify_homes):
+        with pytest.raises(BioelError, match=rf"\[B024\] {part} in vectors/9f3a\.\w+\.safe"):
+            call()
     # Damaged vectors are not taken over.
     assert write_vectors(kb, encode, fingerprint="9f3a", dim=2).copied == 0
     kb.verify_homes()
 
 
-def test_damaged_numbers_and_description(kb, folder, monkeypatch):
-    monkeypatch.setattr("spacy_bioel.kb.columns.SMALL", 0)
+def test_damaged_numbers_and_description(kb, folder):
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
-    np.save(file_of(folder, "scales"), np.full(6, np.nan, np.float32))
+    path = vectors_of(folder)
+    forge_array(path, "scales", np.full(6, np.nan, np.float32))
     with pytest.raises(BioelError, match=r"\[B033\].*numbers from 0"):
         open_vectors(kb, fingerprint="9f3a")
-    about = vectors_of(folder) / "about.json"
-    for text, code in (("{}", "B210"), ("[1]", "B030"), ('{"kb": "x"', "B030")):
-        about.write_text(text)
-        with pytest.raises(BioelError, match=rf"\[{code}\] vectors/9f3a\.\w+/about.json"):
+    edit_about(path, lambda about: about.update(kb="x"))
+    with pytest.raises(BioelError, match=r"\[B210\] vectors/9f3a\.\w+\.safe"):
+        open_vectors(kb, fingerprint="9f3a")
+    for text in (b"{}", b"[1]", b'{"kb": "x"', b'{"__metadata__": {}}'):
+        with_header(path, text)
+        with pytest.raises(BioelError, match=r"\[B030\] vectors/9f3a\.\w+\.safe"):
             open_vectors(kb, fingerprint="9f3a")
     assert write_vectors(kb, encode, fingerprint="9f3a", dim=2).encoded == 6
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import spacy
-from kb_files import vectors_of
+from kb_files import vectors_of, with_header
 from spacy.language import Language
 from tiny import LINKER, VOCABULARY, blank, examples, linking_nlp, with_entity
 
@@ -229,9 +229,9 @@ def test_damaged_vectors_are_not_outdated_ones(large, monkeypatch):
     monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 60_000)
     linker: Any = linking_nlp(large).get_pipe("bioel_linker")
     linker.encode_kb(KnowledgeBase.open(large))
-    (vectors_of(large) / "about.json").write_text("{")
+    with_header(vectors_of(large), b"{")
     nlp = linking_nlp(large)
-    with pytest.raises(BioelError, match=r"^\[B030\] vectors/\w+\.\w+/about\.json"):
+    with pytest.raises(BioelError, match=r"^\[B030\] vectors/\w+\.\w+\.safetensors"):
         nlp(with_entity(nlp, "aspirin", "aspirin"))
 
 

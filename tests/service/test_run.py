@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from kb_files import columns_of, with_header
 
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import Concept
@@ -66,7 +67,7 @@ def test_a_life(serve, tmp_path):
     process.send_signal(signal.SIGHUP)
     assert line_of(process).startswith("Reloaded the knowledge base, fingerprint ")
     assert ids() == ["B:1"]
-    (folder / "meta.json").write_text("{")
+    with_header(columns_of(folder), b"{")
     process.send_signal(signal.SIGHUP)
     assert line_of(process).startswith("The knowledge base was not reloaded: [B")
     assert ids() == ["B:1"]
