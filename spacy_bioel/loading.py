@@ -331,9 +331,7 @@ def verify_saved(path: Path) -> Verification:
 
 
 def _verify_kb(folder: Path) -> None:
-    kb = KnowledgeBase.open(folder)
-    kb.verify()
-    kb.verify_homes()
+    KnowledgeBase.open(folder).verify(homes=True)
 
 
 def _verify_pipe(folder: Path) -> bool:

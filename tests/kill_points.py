@@ -101,8 +101,7 @@ def state(kb: Path) -> list[str]:
         opened = KnowledgeBase.open(kb)
     except BioelError as error:
         return [str(error)[:6]]
-    opened.verify()
-    opened.verify_homes()
+    opened.verify(homes=True)
     ids = [*opened.ids, *opened.retired]
     try:
         return [*ids, f"{len(open_vectors(opened, fingerprint='f'))} vectors"]

@@ -91,8 +91,7 @@ def info(
     base = open_kb_argument(kb)
     about = describe_kb(base)
     if verify:
-        base.verify()
-        base.verify_homes()
+        base.verify(homes=True)
         about["verified"] = True
     if html is not None:
         facts = [row for row in _info_rows(about, kb=kb) if row[0] not in _NOT_ON_PAGE]

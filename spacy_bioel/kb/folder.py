@@ -34,7 +34,7 @@ from spacy_bioel.kb.columns import HEADER_START, RawFile, TensorFile, map_file
 # Paths of the files, with the number of a generation, or with the fingerprint of an encoder or its
 # word pieces and a time.
 _GENERATION = re.compile(r"kb\.(\d{4,})\.safetensors", re.ASCII)
-_HOME = re.compile(r"(vectors|tries)/([\w-]+)\.[0-9a-f]{16}\.safetensors", re.ASCII)
+HOME = re.compile(r"(vectors|tries)/[\w-]+\.[0-9a-f]{16}\.safetensors", re.ASCII)
 _LEFTOVER = re.compile(r"\.(lock|holder|encoding|.+\.new)")
 _MAX_ATTEMPTS = 20  # at opening a generation, which writers may replace
 
@@ -89,13 +89,10 @@ def _is_leftover(path: Path) -> bool:
     """Return whether a killed writer left this path in a folder without a knowledge base."""
     if path.name in ("vectors", "tries") and path.is_dir():
         names = [home.name for home in path.iterdir()]
-        return all(_LEFTOVER.fullmatch(name) or is_home(f"{path.name}/{name}") for name in names)
+        return all(
+            _LEFTOVER.fullmatch(name) or HOME.fullmatch(f"{path.name}/{name}") for name in names
+        )
     return bool(_LEFTOVER.fullmatch(path.name))
-
-
-def is_home(path: str) -> bool:
-    """Return whether a path in a knowledge base folder is that of vectors or a trie."""
-    return _HOME.fullmatch(path) is not None
 
 
 def new_home(kind: str, fingerprint: str) -> str:
@@ -106,15 +103,18 @@ def new_home(kind: str, fingerprint: str) -> str:
     RAISES ValueError: If the fingerprint has characters other than letters, digits, "_" and "-".
     """
     path = f"{kind}/{fingerprint}.{time.time_ns():016x}.safetensors"
-    if not is_home(path):
+    if not HOME.fullmatch(path):
         raise ValueError(f"{fingerprint!r} is not the fingerprint of an encoder")
     return path
 
 
-def homes_in(folder: Path, kind: str = "*") -> list[str]:
-    """Return the paths of all vectors or tries in a folder, older before newer."""
-    paths = (path.relative_to(folder).as_posix() for path in folder.glob(f"{kind}/*.safetensors"))
-    return sorted(filter(is_home, paths))
+def homes_in(folder: Path, *kinds: str) -> list[str]:
+    """Return the paths of all vectors and tries in a folder, older before newer."""
+    paths: list[str] = []
+    for kind in kinds or ("vectors", "tries"):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            paths += [f"{kind}/{name}" for name in os.listdir(folder / kind)]
+    return sorted(filter(HOME.fullmatch, paths))
 
 
 def map_homes(folder: Path) -> dict[str, RawFile]:
@@ -219,8 +219,8 @@ class Transaction:
 
     def tidy(self) -> None:
         """Remove old generations, their tries, and files that were not put in place."""
-        self.remove([*self.folder.glob(".*.new"), *self.folder.glob("*/.*.new")])
-        self.remove(generations_in(self.folder)[:-1])
+        unfinished = [*self.folder.glob(".*.new"), *self.folder.glob("*/.*.new")]
+        self.remove([*unfinished, *generations_in(self.folder)[:-1]])
         if tries := homes_in(self.folder, "tries"):
             with suppress(BioelError):
                 [kb] = [TensorFile(raw).fingerprint for raw in map_generation(self.folder).values()]

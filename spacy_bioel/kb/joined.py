@@ -299,13 +299,9 @@ class JoinedKnowledgeBase(KnowledgeBase):
     def where(self) -> str:
         return ", ".join(part.where for part in self.parts)
 
-    def verify(self) -> None:
+    def verify(self, *, homes: bool = False) -> None:
         for part in self.parts:
-            part.verify()
-
-    def verify_homes(self) -> None:
-        for part in self.parts:
-            part.verify_homes()
+            part.verify(homes=homes)
 
     def to_bytes(self) -> bytes:
         raise BioelError(Errors.B322.format(path=self.where))

@@ -39,11 +39,11 @@ from spacy_bioel.kb.columns import (
     serialized,
 )
 from spacy_bioel.kb.folder import (
+    HOME,
     check_replaceable,
     editing,
     generations_of,
     homes_in,
-    is_home,
     kb_of,
     map_generation,
     map_homes,
@@ -321,8 +321,11 @@ class KnowledgeBase:
                 message = Errors.B409
             raise BioelError(message.format(path=self.where))
         self._generation = generations[-1]
-        self._files = {name: files[name] for name in (self._generation, *filter(is_home, files))}
+        self._files = {
+            name: files[name] for name in (self._generation, *filter(HOME.fullmatch, files))
+        }
         self._columns = open_columns(files[self._generation], Origin(self.where, self._generation))
+        self._array, self._origin = self._columns.arrays.__getitem__, self._columns.origin_of
         self.fingerprint = self._columns.fingerprint
         self.meta = {**self._columns.about, "fingerprint": self.fingerprint}
         self.ids, self.names = self._strings("ids"), self._strings("names")
@@ -344,12 +347,6 @@ class KnowledgeBase:
         targets = self._array("retired_targets")
         self.retired_targets = self._origin("retired_targets").rows(targets, below=n_concepts)
         remember(self)
-
-    def _origin(self, name: str) -> Origin:
-        return self._columns.origin_of(name)
-
-    def _array(self, name: str) -> NDArray[Any]:
-        return self._columns.arrays[name]
 
     def _strings(self, name: str) -> StringColumn:
         offsets = f"{name}.offsets"
@@ -442,18 +439,16 @@ class KnowledgeBase:
             return KnowledgeBase.from_bytes, (self.to_bytes(),)
         return _reopen_kb, (self.path, self.fingerprint)
 
-    def verify(self) -> None:
-        """Compare all columns with their checksums. RAISES BioelError: [B024] if one differs."""
-        self._columns.verify()
+    def verify(self, *, homes: bool = False) -> None:
+        """Compare all columns with their checksums.
 
-    def verify_homes(self) -> None:
-        """Compare all vectors and tries with their checksums.
-
-        RAISES BioelError: [B030] unreadable file, [B210] edited header, [B024] damaged array.
+        homes (bool): Compare all vectors and tries too.
+        RAISES BioelError: [B024] damaged array, [B030] unreadable file, [B210] edited header.
         """
-        for path, raw in self.files().items():
-            if is_home(path):
-                TensorFile(raw, Origin(self.where, path)).verify()
+        self._columns.verify()
+        files = self.files() if homes else {}
+        for home in filter(HOME.fullmatch, files):
+            TensorFile(files[home], Origin(self.where, home)).verify()
 
     # -- Title and origin -----------------------------------------------------------------------
 

@@ -8,13 +8,13 @@ copied.
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -81,12 +81,9 @@ class StoredVectors:
         """The file. RAISES BioelError: [B030] unreadable or truncated, [B210] edited header."""
         return TensorFile(self.raw, Origin(self._kb.where, self.path))
 
-    @property
-    def about(self) -> dict[str, Any]:
-        """Description: fingerprint, kb, n, dim; ann: None or the result of `write_index`; coarse:
-        whether there are coarse codes.
-        """
-        return self.file.about
+    # Description: fingerprint, kb, n, dim, checksums; ann is None or the result of `write_index`,
+    # and coarse is whether there are coarse codes.
+    about = property(attrgetter("file.about"))
 
     @property
     def state(self) -> str | None:
@@ -387,7 +384,10 @@ class Unfinished:
     def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
         self.folder, self._about = folder, dict(about)
         n, dim = about["n"], about["dim"]
-        self._shapes = {"codes": (n, dim), "fine": (n, dim), "scales": (n,), "digests": (n, 2)}
+        self._shapes = {
+            "codes": ("int8", (n, dim)), "fine": ("uint8", (n, dim)), "scales": ("float32", (n,)),
+            "digests": ("uint64", (n, 2)),
+        }  # fmt: skip
         self.done = self._finished_rows()
 
     @cached_property
@@ -397,14 +397,14 @@ class Unfinished:
             self.discard()
             self.folder.mkdir()
             try:  # with sparse files instead of zeros, a full disk would kill the process
-                for name, shape in self._shapes.items():
-                    (self.folder / name).write_bytes(np.zeros(shape, _dtype(name)).data)
+                for name, (dtype, shape) in self._shapes.items():
+                    (self.folder / name).write_bytes(np.zeros(shape, dtype).data)
             except OSError:
                 self.discard()
                 raise
         return {
-            name: np.memmap(self.folder / name, _dtype(name), mode="r+", shape=shape)
-            for name, shape in self._shapes.items()
+            name: np.memmap(self.folder / name, dtype, mode="r+", shape=shape)
+            for name, (dtype, shape) in self._shapes.items()
         }
 
     def finish_rows(self, done: int) -> None:
@@ -424,17 +424,10 @@ class Unfinished:
         with suppress(OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
             journal = json.loads((self.folder / _JOURNAL).read_text(encoding="utf8"))
             done = journal.pop("done")
-            stats = {name: (self.folder / name).stat() for name in self._shapes}
-            are_whole = all(
-                stats[name].st_size == math.prod(shape) * np.dtype(_dtype(name)).itemsize
-                for name, shape in self._shapes.items()
-            )
+            for name, (dtype, shape) in self._shapes.items():
+                map_file(self.folder / name).view(dtype).reshape(shape)  # fails if it is truncated
             # If the folder was copied using hard links, writing would change the copy as well.
-            is_unshared = all(stat.st_nlink == 1 for stat in stats.values())
-            if journal == self._about and are_whole and is_unshared:
+            is_unshared = all((self.folder / name).stat().st_nlink == 1 for name in self._shapes)
+            if journal == self._about and is_unshared:
                 return int(done)
         return 0
-
-
-def _dtype(column: str) -> str:
-    return _SCHEMA[column].split()[0]

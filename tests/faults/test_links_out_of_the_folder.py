@@ -34,9 +34,9 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "forget": lambda kb: compact_kb(kb, forget_retired=True),
     "copy": lambda kb: KnowledgeBase.from_bytes(KnowledgeBase.open(kb).to_bytes()).save_to(kb),
 }
-LINKS = [".holder", ".lock", "meta.json", "vectors", "tries", ".encoding", ".new.0123456789ab",
-         ".meta.json.0123456789ab", "columns.0123456789ab", "vectors/f.0123456789abcdef",
-         "notes"]  # fmt: skip
+LINKS = [".holder", ".lock", "kb.0001.safetensors", "vectors", "tries", ".encoding",
+         ".new.0123456789ab", ".kb.0002.safetensors.0123456789ab-1-2.new", "kb.0002.safetensors",
+         "vectors/f.0123456789abcdef.safetensors", "notes"]  # fmt: skip
 
 
 def contents(folder: Path) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def kb(tmp_path) -> Path:
 @pytest.fixture()
 def outside(tmp_path) -> Path:
     """A folder of unrelated files, some with the names of files of a knowledge base."""
-    for name in ("photos/a.jpg", "f.0123456789abcdef/codes.npy", "file", "codes.npy"):
+    for name in ("photos/a.jpg", "f.0123456789abcdef.safetensors", "file", "codes"):
         path = tmp_path / "outside" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
@@ -70,9 +70,10 @@ def outside(tmp_path) -> Path:
 @pytest.mark.parametrize("name", LINKS)
 @pytest.mark.parametrize("writer", WRITERS)
 def test_a_link_in_the_folder_is_refused_before_anything_changes(kb, outside, writer, name):
-    target = outside / "file" if Path(name).suffix in (".json", "") and name[0] == "." else outside
-    if name == "meta.json":
-        target = outside / "meta.json"
+    is_file = name in (".holder", ".lock") or name.endswith((".safetensors", "2.new"))
+    target = outside / "file" if is_file else outside
+    if name == "kb.0001.safetensors":
+        target = outside / name
         (kb / name).rename(target)
     (kb / name).unlink(missing_ok=True)
     (kb / name).parent.mkdir(exist_ok=True)
@@ -100,10 +101,9 @@ def test_a_file_that_is_linked_twice_is_never_written_to(kb, outside, monkeypatc
     about = {"fingerprint": "f", "kb": KnowledgeBase.open(kb).fingerprint, "n": 3, "dim": 2}
     unfinished = Unfinished(kb / ".encoding", about)
     unfinished.finish_rows(1)
-    for path in (*(kb / ".encoding").iterdir(), kb / "meta.json"):
-        os.link(path, outside / path.name) if path.name != "codes.npy" else None
-    (outside / "codes.npy").unlink()
-    os.link(kb / ".encoding" / "codes.npy", outside / "codes.npy")
+    (outside / "codes").unlink()
+    for path in (*(kb / ".encoding").iterdir(), kb / "kb.0001.safetensors"):
+        os.link(path, outside / path.name)
     os.link(outside / "file", kb / ".holder")
     before = contents(outside)
     encode(kb)

@@ -57,7 +57,7 @@ def test_the_index_is_built_measured_and_opened(kb):
     assert stored_vectors(kb)[0].about["ann"] == built
     assert (built["kind"], built["queries"]) == ("IVF126,PQ8x4fsr", N)
     assert 0.9 < built["recall@10"] <= 1 and 0.9 < built["recall@1"] <= 1
-    kb.verify_homes()
+    kb.verify(homes=True)
     vectors = open_vectors(kb, fingerprint="9f3a")
     index = ann.choose_index(vectors)
     assert isinstance(index, ann.FaissIndex)
@@ -170,7 +170,7 @@ def test_a_damaged_index(kb):
     path = vectors_of(kb.path)
     flip(path, place_of(path, "ann").stop - 1)
     with pytest.raises(BioelError, match=r"\[B024\] ann in vectors/9f3a\.\w+\.safetensors"):
-        kb.verify_homes()
+        kb.verify(homes=True)
     forge_array(path, "ann", None)
     with pytest.raises(BioelError, match=r"\[B033\] ann in vectors/.*found nothing"):
         open_vectors(kb, fingerprint=None)

@@ -98,8 +98,7 @@ def outcome(call: Callable[[], Any]) -> str:
 
 def verify(files: dict[str, Any]) -> None:
     kb = KnowledgeBase(files)
-    kb.verify()
-    kb.verify_homes()
+    kb.verify(homes=True)
 
 
 def check_small(files: dict[str, Any], *, every: int) -> int:

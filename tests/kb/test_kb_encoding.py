@@ -60,7 +60,7 @@ def test_only_new_names_are_encoded(kb, folder):
     found = [open_vectors(changed, fingerprint=f).take(ALL) for f in ("9f3a", "4c1e")]
     assert np.array_equal(*found)
     assert write(changed, Encoder(), fingerprint="9f3a").encoded == 0
-    changed.verify_homes()
+    changed.verify(homes=True)
 
 
 def test_names_whose_digests_begin_alike_are_encoded_again(kb, folder, monkeypatch):
@@ -85,7 +85,7 @@ def test_encoding_continues_after_a_stopped_process(kb, folder, monkeypatch):
     assert write(kb, again, progress=done.append) == Encoded(2, 4, None)
     assert (again.asked, done) == (["heart attack", "beta estradiol"], [4, 1, 1])
     assert np.array_equal(stored(kb), before)  # of the same encoder, whatever it is called
-    kb.verify_homes()
+    kb.verify(homes=True)
     assert not (folder / ".encoding").exists()
 
 
@@ -104,7 +104,7 @@ def test_unfinished_vectors_that_do_not_fit_are_discarded(kb, folder, monkeypatc
         (folder / ".encoding" / "journal.json").write_text("{}")
     fingerprint = "other" if damage == "other encoder" else "9f3a"
     assert write(kb, Encoder(), fingerprint=fingerprint).encoded == 6
-    kb.verify_homes()
+    kb.verify(homes=True)
 
 
 def test_a_full_disk(kb, folder, monkeypatch):

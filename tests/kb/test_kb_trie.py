@@ -159,8 +159,8 @@ def test_a_file_that_was_cut_is_no_trie_and_is_written_again(folder, cut):
     (path,) = folder.glob("tries/*")
     path.write_bytes(path.read_bytes()[:-cut])
     with pytest.raises(BioelError, match=r"\[B030\] tries/"):
-        KnowledgeBase.open(folder).verify_homes()
+        KnowledgeBase.open(folder).verify(homes=True)
     with pytest.raises(BioelError, match=r"\[B281\]"):
         open_trie(KnowledgeBase.open(folder), fingerprint=PIECES)
     write_trie(KnowledgeBase.open(folder), english, fingerprint=PIECES)
-    KnowledgeBase.open(folder).verify_homes()
+    KnowledgeBase.open(folder).verify(homes=True)

@@ -61,7 +61,7 @@ def test_coarse_codes_are_made_of_stored_vectors(kb, folder, monkeypatch):
     home = vectors_of(folder, "9f3a")
     assert write_vectors(kb, encode, fingerprint="9f3a", dim=4).copied == 6
     assert vectors_of(folder, "9f3a") == home  # nothing to do
-    KnowledgeBase.open(folder).verify_homes()
+    KnowledgeBase.open(folder).verify(homes=True)
 
 
 @pytest.mark.parametrize("name", ["coarse", "projection"])

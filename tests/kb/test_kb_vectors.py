@@ -81,7 +81,7 @@ def test_folder_holds_vectors_and_what_made_them(kb, folder):
         assert np.array_equal(read.pop(name), getattr(vectors, name))
     assert list(read) == ["digests"]
     assert open_vectors(str(folder), fingerprint="9f3a").shape == (6, 2)
-    kb.verify_homes()
+    kb.verify(homes=True)
 
 
 def test_a_zero_vector_stays_zero(kb):
@@ -95,7 +95,7 @@ def test_encoding_in_memory(kb):
         open_vectors(in_memory, fingerprint=None)
     write_vectors(in_memory, encode, fingerprint="9f3a", dim=2)
     again = KnowledgeBase.from_bytes(in_memory.to_bytes())
-    again.verify_homes()
+    again.verify(homes=True)
     assert_unit(again)
 
 
@@ -114,7 +114,7 @@ def test_encoders_side_by_side(kb, folder):
         assert_unit(opened)
         assert open_vectors(opened, fingerprint="4c1e").shape == (6, 3)
         assert {about["fingerprint"] for about in describe_vectors(opened)} == {"9f3a", "4c1e"}
-        opened.verify_homes()
+        opened.verify(homes=True)
     build_kb([Concept("X:1", ("Disease", "grippe"))], folder)
     assert not has_vectors(reopened(kb))
 
@@ -171,7 +171,7 @@ def test_a_file_that_is_cut(kb, folder, kept):
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
     path = vectors_of(folder)
     replace(path, path.read_bytes()[:kept])
-    for call in (partial(open_vectors, kb, fingerprint="9f3a"), kb.verify_homes):
+    for call in (partial(open_vectors, kb, fingerprint="9f3a"), partial(kb.verify, homes=True)):
         with pytest.raises(BioelError, match=r"\[B030\] vectors/9f3a\.\w+\.safe"):
             call()
     assert write_vectors(kb, encode, fingerprint="9f3a", dim=2).copied == 0
@@ -183,12 +183,12 @@ def test_one_wrong_byte(kb, folder, part):
     write_vectors(kb, encode, fingerprint="9f3a", dim=2)
     path = vectors_of(folder)
     flip(path, place_of(path, part).stop - 1)
-    for call in (partial(open_vectors, kb, fingerprint="9f3a"), kb.verify_homes):
+    for call in (partial(open_vectors, kb, fingerprint="9f3a"), partial(kb.verify, homes=True)):
         with pytest.raises(BioelError, match=rf"\[B024\] {part} in vectors/9f3a\.\w+\.safe"):
             call()
     # Damaged vectors are not taken over.
     assert write_vectors(kb, encode, fingerprint="9f3a", dim=2).copied == 0
-    kb.verify_homes()
+    kb.verify(homes=True)
 
 
 def test_damaged_numbers_and_description(kb, folder):
