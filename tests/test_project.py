@@ -18,6 +18,7 @@ from spacy.util import load_config
 from wheels import links_of_wheel
 
 from spacy_bioel.doc import get_links
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 
 ROOT = Path(__file__).parents[1]
 STEPS = [
@@ -68,8 +69,8 @@ def test_package_holds_pipeline_and_knowledge_base(folder):
         names = wheel.namelist()
         metadata = wheel.read("en_core_link-0.1.0.dist-info/METADATA").decode()
     kb = "en_core_link/en_core_link-0.1.0/bioel_linker/kb/"
-    files = {name.rpartition("/")[2] for name in names if name.startswith(kb)}
-    assert {"meta.json", "names.txt", "about.json", "codes.npy"} < files
+    files = sorted(name.removeprefix(kb) for name in names if name.endswith(".safetensors"))
+    assert files[0] == "kb.0001.safetensors" and files[1].startswith("vectors/")
     assert "Requires-Dist: spacy-bioel<0.2.0,>=0.1.0" in metadata
     assert "\nSummary: Demo, do not use for real work: " in metadata
 
@@ -109,7 +110,7 @@ def test_the_card_says_what_was_measured_and_that_it_is_a_demo(folder):
     assert f"367 | {row['names_alone']:.1f} |" in card and row["names_alone"] > 20
     assert meta["performance"]["end_to_end_f1"] == pytest.approx(row["value"] / 100, abs=1e-4)
     assert read(folder / "models/embedded/tuned/meta.json")["performance"] == {}
-    assert f"fingerprint `{read(folder / 'kb/embedded/meta.json')['fingerprint']}`" in card
+    assert f"fingerprint `{KnowledgeBase.open(folder / 'kb/embedded').fingerprint}`" in card
     assert "train 70 documents, 1,649 mentions; dev 15 documents, 370 mentions" in card
 
 

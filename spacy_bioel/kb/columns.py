@@ -192,8 +192,8 @@ class TensorFile:
     def __init__(self, raw: RawFile, origin: Origin = MEMORY) -> None:
         self.origin = origin
         self.arrays: dict[str, NDArray[Any]] = {}
-        start = end = 8 + int.from_bytes(raw[:8].tobytes(), "little")
         try:
+            start = end = 8 + int.from_bytes(raw[:8].tobytes(), "little")
             if start > min(len(raw), _MAX_HEADER):
                 raise ValueError("its header is truncated")
             text = raw[8:start].tobytes()

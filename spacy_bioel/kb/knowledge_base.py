@@ -320,11 +320,9 @@ class KnowledgeBase:
             elif Path(self.where).name.startswith("starter:"):
                 message = Errors.B409
             raise BioelError(message.format(path=self.where))
-        self._generation = generations[-1]
-        self._files = {
-            name: files[name] for name in (self._generation, *filter(HOME.fullmatch, files))
-        }
-        self._columns = open_columns(files[self._generation], Origin(self.where, self._generation))
+        current = generations[-1]
+        self._files = {name: files[name] for name in (current, *filter(HOME.fullmatch, files))}
+        self._columns = open_columns(files[current], Origin(self.where, current))
         self._array, self._origin = self._columns.arrays.__getitem__, self._columns.origin_of
         self.fingerprint = self._columns.fingerprint
         self.meta = {**self._columns.about, "fingerprint": self.fingerprint}
@@ -395,8 +393,7 @@ class KnowledgeBase:
     def from_bytes(cls, block: bytes) -> KnowledgeBase:
         """Load the result of `to_bytes`. RAISES BioelError: [B025] if it is something else."""
         try:
-            files = TensorFile(np.frombuffer(block, np.uint8)).arrays
-            return cls({name: file.view(np.uint8) for name, file in files.items()})
+            return cls(TensorFile(np.frombuffer(block, np.uint8)).arrays)
         except BioelError as error:
             raise BioelError(Errors.B025.format(found=error)) from None
 
@@ -415,7 +412,7 @@ class KnowledgeBase:
             return
         check_replaceable(out)
         files = self.files()
-        columns = files.pop(self._generation)
+        columns = files.pop(self._columns.origin.file)
         with editing(out, to="save a copy", make=True) as transaction:
             check_replaceable(out)
             old_homes = homes_in(out)

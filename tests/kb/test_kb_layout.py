@@ -128,7 +128,11 @@ def test_a_listing_that_misses_the_new_file_and_the_old_one(folder, monkeypatch)
     """A folder is not listed in one step: a new file may be behind the place already read."""
     listings = [[".lock"], [".lock"], None]
     listdir = layout.os.listdir
-    monkeypatch.setattr(layout.os, "listdir", lambda path: listings.pop(0) or listdir(path))
+
+    def list_names(path: Path) -> list[str]:
+        return (listings.pop(0) if path == folder and listings else None) or listdir(path)
+
+    monkeypatch.setattr(layout.os, "listdir", list_names)
     assert len(KnowledgeBase.open(folder)) == 4
     assert listings == []
 

@@ -15,6 +15,7 @@ from specs import is_mixture, load_spec, parts_of
 
 from spacy_bioel.cli.card import CorpusFacts, Facts, read_scores, size_of, write_card
 from spacy_bioel.files import replacing_folder
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 
 # Scores of other pipelines, by what the card calls them: files in metrics/CORPUS.
 OTHERS = {"as it was before training": "as_it_is", "from scratch": "scratch"}
@@ -53,9 +54,10 @@ def main(
             for about in parts
         ],
         sizes={"train": size_of(data / "train.spacy"), "dev": size_of(data / "dev.jsonl")},
-        kb=_read_json(Path("kb") / corpus / "meta.json"),
+        kb=KnowledgeBase.open(Path("kb") / corpus).meta,
         scores=read_scores(Path("metrics") / corpus / "dev.json"),
-        meta=_read_json(tuned / "meta.json"),
+        # srsly would read 0.6 as 0.6000000000000001.
+        meta=json.loads((tuned / "meta.json").read_text(encoding="utf8")),
         made=[
             f"```bash\n{made}\n```",
             f"Config: `{config.as_posix()}` with the settings of the corpus. Seed: {seed}. The "
@@ -83,11 +85,6 @@ def command(corpus: str, config: Path, seed: int, start: str) -> str:
     line += f" --vars.start {start}" * bool(start) + f" --vars.seed {seed}"
     folder = config.parent.as_posix()
     return line if folder == "training/configs" else f"{line} --vars.configs {folder}"
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    # srsly would read 0.6 as 0.6000000000000001.
-    return dict(json.loads(path.read_text(encoding="utf8")))
 
 
 def _link_or_copy(source: str, target: str) -> None:
