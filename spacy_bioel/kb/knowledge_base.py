@@ -325,7 +325,7 @@ class KnowledgeBase:
         self._columns = open_columns(files[current], Origin(self.where, current))
         self._array, self._origin = self._columns.arrays.__getitem__, self._columns.origin_of
         self.fingerprint = self._columns.fingerprint
-        self.meta = {**self._columns.about, "fingerprint": self.fingerprint}
+        self.meta = {"fingerprint": self.fingerprint, **self._columns.about}
         self.ids, self.names = self._strings("ids"), self._strings("names")
         self.definitions, self.retired = self._strings("definitions"), self._strings("retired")
         self._xrefs, self.sources = self._strings("xrefs"), tuple(self._strings("sources"))
