@@ -116,7 +116,7 @@ def describe_kb(base: KnowledgeBase) -> dict[str, Any]:
 
     RAISES BioelError: The same errors as `kb.vector_files.describe_vectors`.
     """
-    about = {key: value for key, value in base.meta.items() if key not in ("columns", "withdrawn")}
+    about = {key: value for key, value in base.meta.items() if key != "withdrawn"}
     n_per_type = np.bincount(base.type_ids, minlength=len(base.type_names)).tolist()
     per_type = dict(zip(base.type_names, n_per_type, strict=True))
     about["types"] = dict(sorted(per_type.items(), key=lambda item: (-item[1], item[0])))
