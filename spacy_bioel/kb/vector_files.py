@@ -33,7 +33,7 @@ from spacy_bioel.kb.columns import (
     serialized,
 )
 from spacy_bioel.kb.faiss_index import ANN_NAMES, has_faiss, write_index
-from spacy_bioel.kb.folder import Transaction, editing, new_home
+from spacy_bioel.kb.folder import JOURNAL, Transaction, editing, new_home
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, SortedKeys, open_kb
 from spacy_bioel.kb.vectors import (
     MIN_COARSE_NAMES,
@@ -194,7 +194,6 @@ ReportProgress = Callable[[int], None]
 
 _ENCODED_PER_BLOCK = 1 << 16  # max. names per block; an interrupted run loses at most one block
 _NAMES_PER_CALL = 4096  # names per encoder call
-_JOURNAL = "journal.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +262,7 @@ def _write_locked(
     usable = _first_usable(old, dim=about["dim"])
     needs_ann = kb.n_names > ANN_NAMES and has_faiss()
     needs_coarse = kb.n_names >= MIN_COARSE_NAMES and not needs_ann
-    unfinished = Unfinished(transaction.folder / ".encoding", about)
+    unfinished = Unfinished(transaction.folder, about)
     if usable and usable.is_current:
         has_ann, has_coarse = usable.about["ann"] is not None, usable.about["coarse"]
         if (has_ann, has_coarse) == (needs_ann, needs_coarse):
@@ -376,13 +375,15 @@ def _encode_unit(encode: EncodeNames, names: list[str], *, dim: int) -> FloatArr
 
 
 class Unfinished:
-    """Columns that are being filled in a temporary folder, with a journal of the finished rows.
+    """Columns that are being filled in scratch files, with a journal of the finished rows.
 
+    kb (Path): Folder of the knowledge base.
     about (Mapping): Description of the vectors. Columns with another description are removed.
     """
 
-    def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
-        self.folder, self._about = folder, dict(about)
+    def __init__(self, kb: Path, about: Mapping[str, Any]) -> None:
+        self._journal, self._about = kb / JOURNAL, dict(about)
+        self.folder = self._journal.parent
         n, dim = about["n"], about["dim"]
         self._shapes = {
             "codes": ("int8", (n, dim)), "fine": ("uint8", (n, dim)), "scales": ("float32", (n,)),
@@ -411,18 +412,19 @@ class Unfinished:
         """Flush all rows before row `done`, and record them in the journal."""
         for column in self.columns.values():
             column.flush()  # type: ignore[attr-defined]
-        with replacing_file(self.folder / _JOURNAL, follow=False) as path:
+        with replacing_file(self._journal, follow=False) as path:
             path.write_text(json.dumps(self._about | {"done": done}), encoding="utf8")
         self.done = done
 
     def discard(self) -> None:
         self.__dict__.pop("columns", None)
+        self._journal.unlink(missing_ok=True)  # first, as the other files belong to it
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _finished_rows(self) -> int:
         """Return the number of rows that a stopped process finished for the same description."""
         with suppress(OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
-            journal = json.loads((self.folder / _JOURNAL).read_text(encoding="utf8"))
+            journal = json.loads(self._journal.read_text(encoding="utf8"))
             done = journal.pop("done")
             for name, (dtype, shape) in self._shapes.items():
                 map_file(self.folder / name).view(dtype).reshape(shape)  # fails if it is truncated

@@ -100,7 +100,7 @@ def test_a_file_that_is_linked_twice_is_never_written_to(kb, outside, monkeypatc
     """`cp -al` makes copies of hard links, which take no space."""
     monkeypatch.setattr(vector_files, "_ENCODED_PER_BLOCK", 1)
     about = {"fingerprint": "f", "kb": KnowledgeBase.open(kb).fingerprint, "n": 3, "dim": 2}
-    unfinished = Unfinished(kb / ".encoding", about)
+    unfinished = Unfinished(kb, about)
     unfinished.finish_rows(1)
     (outside / "codes").unlink()
     for path in (*(kb / ".encoding").iterdir(), kb / "kb.0001.safetensors"):

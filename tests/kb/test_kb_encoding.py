@@ -89,6 +89,17 @@ def test_encoding_continues_after_a_stopped_process(kb, folder, monkeypatch):
     assert not (folder / ".encoding").exists()
 
 
+def test_encoding_again_keeps_what_another_encoder_finished(kb, monkeypatch):
+    monkeypatch.setattr(vectors_module, "_ENCODED_PER_BLOCK", 2)
+    monkeypatch.setattr(vectors_module, "_NAMES_PER_CALL", 1)
+    write(kb, Encoder())
+    with pytest.raises(KeyboardInterrupt):
+        write(kb, Encoder(fails_after=5), fingerprint="4c1e")
+    assert write(kb, Encoder()).copied == 6
+    add_concepts(kb.path, [])
+    assert write(kb, Encoder(), fingerprint="4c1e") == Encoded(2, 4, None)
+
+
 @pytest.mark.parametrize("damage", ["other encoder", "cut column", "no column", "no journal"])
 def test_unfinished_vectors_that_do_not_fit_are_discarded(kb, folder, monkeypatch, damage):
     monkeypatch.setattr(vectors_module, "_ENCODED_PER_BLOCK", 2)
