@@ -181,10 +181,9 @@ def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
         if path.startswith(f"tries/{fingerprint}.") and kb_of(raw) == kb.fingerprint:
             file = TensorFile(raw, Origin(kb.where, path))
             file.check(TRIE_COLUMNS, Errors.B033)
-            columns: dict[str, Any] = file.arrays
-            return NameTrie(
-                **columns, left_out=file.about["left_out"], nameless=file.about["nameless"]
-            )
+            fields: dict[str, Any] = {**file.arrays, **file.about}
+            del fields["kb"]
+            return NameTrie(**fields)
     raise BioelError(Errors.B281.format(path=kb.where))
 
 

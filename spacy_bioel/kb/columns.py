@@ -197,8 +197,8 @@ class TensorFile:
             if start > min(len(raw), _MAX_HEADER):
                 raise ValueError("its header is truncated")
             text = raw[8:start].tobytes()
-            header = json.loads(text)
-            self.about: dict[str, Any] = json.loads(header.pop("__metadata__")["bioel"])
+            header = dict(json.loads(text))
+            self.about: dict[str, Any] = dict(json.loads(header.pop("__metadata__")["bioel"]))
             seal = str(self.about.pop("seal", None))
             self.checksums = dict(self.about.pop("checksums", {}))
             ends = [start + entry["data_offsets"][1] for entry in header.values()]
@@ -210,9 +210,7 @@ class TensorFile:
                 begin, end = end, start + entry["data_offsets"][1]
                 array = raw[begin:end].view(_DTYPES[entry["dtype"]])
                 self.arrays[name] = array.reshape(entry["shape"])
-        except (ArithmeticError, AttributeError, LookupError, RecursionError) + (
-            TypeError, ValueError,
-        ) as error:  # fmt: skip
+        except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
             message = Errors.B030.format(path=origin.where, file=origin.file, error=error)
             raise BioelError(message) from None
         unsealed = text.replace(seal.encode("utf8", "replace"), UNSEALED.encode("ascii"))

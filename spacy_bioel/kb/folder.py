@@ -212,11 +212,9 @@ class Transaction:
     def remove(self, paths: Iterable[str | Path]) -> None:
         """Remove files and folders; skip any that the OS keeps while a reader has them open."""
         for path in (self.folder / path for path in paths):
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                with suppress(OSError):
-                    path.unlink()
+            shutil.rmtree(path, ignore_errors=True)  # leaves files
+            with suppress(OSError):
+                path.unlink()
 
     def tidy(self) -> None:
         """Remove old generations, their tries, and files that were not put in place."""
