@@ -9,11 +9,14 @@ from functools import lru_cache
 _SPELLINGS = (
     "hp hpo", "mesh msh", "mondo", "doid do", "ncbigene entrez entrezgene geneid ncbi_gene",
     "ncbitaxon ncbitaxonomy taxid taxonomy", "omim mim", "orpha orphanet ordo",
-    "snomed snomedct snomedct_us sct sctid", "umls cui", "uberon", "rxnorm rxcui", "icd10cm icd10",
+    "snomed snomedct snomedct_us sct sctid", "umls cui", "uberon", "rxnorm rxcui",
+    "icd10cm icd10 icd-10 icd-10-cm",
     "cvcl cellosaurus",
 )  # fmt: skip
 KEY_OF_PREFIX = {spelling: line.split()[0] for line in _SPELLINGS for spelling in line.split()}
 _KNOWN = "|".join(sorted(KEY_OF_PREFIX, key=len, reverse=True))
+# What may precede an id and is not its name: "HPO", "ID", "MeSH term".
+ID_LABEL = rf"(?i:(?:{_KNOWN})(?:[ ]terms?)?|(?:(?:{_KNOWN})[ ])?(?:id|identifier|code|curie)s?)"
 # Prefixes with numbers that are not ids of concepts.
 _NOT_CONCEPTS = "pmid|pmc|pmcid|doi|isbn|issn|orcid|http|https|tel|nct"
 _WITH_PREFIX = re.compile(
@@ -21,11 +24,15 @@ _WITH_PREFIX = re.compile(
 )
 _CUI = re.compile(r"C\d{7}")
 _LOCAL = r"(?:[A-Za-z]{1,10}_)?[A-Za-z]{0,5}\d\w{0,20}(?:[.-]\d\w{0,9})?"
+_LONG = r"[A-Z]?\d{5}|[A-Z]\d\d[.]\d"  # the start of an id after a space
 _ADDRESS = r"""https?://(?:
     [\w./]{0,40}/obo/(?P<obo>[A-Za-z]{1,20})_
   | (?:www\.)?identifiers\.org/(?P<registry>[\w.]{1,20})[:/](?:(?i:(?P=registry)):)?
-  | (?P<mesh>meshb(?:-prev)?\.nlm\.nih\.gov/record/ui\?ui=|id\.nlm\.nih\.gov/mesh/(?:\d{4}/)?)
+  | (?:meshb(?:-prev)?\.nlm\.nih\.gov/record/ui\?ui=|id\.nlm\.nih\.gov/mesh/(?:\d{4}/)?)
 )"""
+# The address of a page, up to an id in it.
+_PAGE = r"""(?:https?://|(?<![\w:/.@-])(?=[\w.-]{1,60}\.[a-z]{2,9}/))[\w.-]{1,60}/
+    [^\s<>()[\]"'|]{0,200}?(?:(?<=[/=:?&\#])|(?<=%2[Ff])|(?<=%3[AaDd]))"""
 
 
 def prefix_key(prefix: str) -> str:
@@ -37,7 +44,7 @@ def split_id(raw: str) -> tuple[str, str] | None:
     """Split an id into its prefix and local part, as written; None if there is no prefix."""
     raw = raw.strip()
     if match := id_pattern(()).fullmatch(raw):
-        prefix = match["obo"] or match["registry"] or match["prefix"] or "MESH"
+        prefix = match["obo"] or match["registry"] or match["page"] or match["prefix"] or "MESH"
         return prefix, match["local"] or match["digits"]
     if _CUI.fullmatch(raw):
         return "UMLS", raw
@@ -51,15 +58,18 @@ def id_pattern(prefixes: frozenset[str] | tuple[()]) -> re.Pattern[str]:
 
     prefixes: Prefixes in the knowledge bases. Other prefixes than these and those with several
         spellings must have capitals and at least four digits. Those with several spellings may have
-        a space in place of the colon, as in "HPO 0001250" and "MeSH ID: D000795".
+        a space in place of the colon, as in "HPO 0001250" and "MeSH ID: D000795". Addresses of
+        pages may contain them: "https://hpo.jax.org/browse/term/HP:0001250".
     """
     spelled = {form for p in prefixes for form in (p, p.upper(), p.lower(), p.title())}
     listed = "|".join(map(re.escape, sorted(filter(None, spelled), key=lambda p: (-len(p), p))))
     other = rf"(?!(?i:{_NOT_CONCEPTS})[:_])[A-Z][A-Za-z]{{1,14}}(?=[:_][A-Z]?\d{{4}})"
+    in_page = rf"(?i:{_KNOWN})|{listed}" if listed else r"[A-Za-z][\w.-]{0,30}"
     return re.compile(
-        rf"{_ADDRESS}(?P<local>{_LOCAL})"
+        rf"(?:{_ADDRESS}|{_PAGE}(?P<page>{in_page})(?::|%3[Aa]|_(?=[A-Z]?\d{{5}})))"
+        rf"(?P<local>{_LOCAL})"
         rf"|(?<![\w:/.])(?P<prefix>(?P<known>(?i:{_KNOWN}))|{listed}|{other})"
-        rf"(?:[:_]|:[ ](?=[A-Z]?\d{{5}})|(?(known)(?:[ ](?i:id))?:?[ ]\#?(?=[A-Z]?\d{{5}})|(?!)))"
+        rf"(?:[:_]|:[ ](?={_LONG})|(?(known)(?:[ ](?i:id))?:?[ ]\#?(?={_LONG})|(?!)))"
         rf"(?P<digits>{_LOCAL})",
         re.X,
     )

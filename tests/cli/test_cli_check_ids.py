@@ -72,6 +72,32 @@ def test_each_unknown_prefix_is_reported_once(check, tmp_path):
     assert notes.count("[W400]") == 2 and "ids with the prefix GO: 2" in notes
 
 
+def test_spellings_of_a_prefix_are_reported_together(check, tmp_path):
+    path = written(tmp_path / "a.txt", "MeSH:D003924\nmesh:D003922\nSNOMED:12345678\nSCTID:1234567")
+    notes = check(path)[2]
+    assert notes.count("[W400]") == 2 and "the prefix MeSH: 2." in notes
+
+
+def test_names_are_shown_without_markup(check, tmp_path):
+    path = written(tmp_path / "a.md", "severe **ataxia gait** (HP:0001250)")
+    assert "severe ataxia gait" in check(path)[1]
+
+
+def test_tables_without_ids(check, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    path = written(folder / "a.csv", "code,finding\n0001250,Ataxia\n")
+    status, _, notes = check(path)
+    assert status == 0 and notes.startswith("[W416] ") and str(path) in notes
+    assert "--columns" in notes and "--prefix" in notes
+    assert "W416" not in check(path, "--columns", "id=code", "--prefix", "HP")[2]
+    written(folder / "b.json", '{"code": "0001250"}')
+    written(folder / "c.md", "no ids")
+    written(folder / "d.yaml", "hpo_id: HP:0001250")
+    notes = check(folder)[2]
+    assert notes.count("[W416]") == 1 and "no ids: 2 (" in notes
+
+
 def test_json_lines(check, tmp_path):
     path = written(tmp_path / "a.csv", "id,name\nHP:0001250,Ataxia\nHP:0009999,Fit\n")
     out = tmp_path / "out.jsonl"

@@ -5,6 +5,7 @@ import pytest
 import spacy_bioel
 from spacy_bioel.curation.check import Checker
 from spacy_bioel.curation.pairs import Cell, IdVerdict, Pair
+from spacy_bioel.curation.sources import read_pairs
 from spacy_bioel.io.ontology import read_obo
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.edit import add_concepts, compact_kb
@@ -103,6 +104,38 @@ def only(checker: Checker, text: str):
         ("spermatic cord (MONDO:0008541)", "other concept", "spermatic cord"),
         ("skeletal maturation type 2 (HP:0005616)", "other concept", None),
         ("syndrome (MONDO:0012997)", "other concept", None),
+        # The address of a page with the id in it.
+        ("Ataxia (https://www.ebi.ac.uk/ols4/terms?obo_id=HP:0001251)", "agrees", "Ataxia"),
+        ("Ataxia (https://www.ebi.ac.uk/ols4/terms?obo_id=HP:0001250)", "other concept", "Ataxia"),
+        ("[Ataxia](https://hpo.jax.org/browse/term/HP:0001251)", "agrees", "Ataxia"),
+        ("Ataxia: https://hpo.jax.org/app/browse/term/HP:0001250", "other concept", "Ataxia"),
+        ("Ataxia (monarchinitiative.org/HP:0001251)", "agrees", "Ataxia"),
+        ("Ataxia (https://bioregistry.io/hp:0001251)", "agrees", "Ataxia"),
+        (
+            "Ataxia (https://ols/terms?iri=http%3A%2F%2Fpurl.obolibrary.org%2Fobo%2FHP_0001251)",
+            "agrees",
+            "Ataxia",
+        ),
+        ("MI (ICD-10: I21.9)", "not checked", "MI"),
+        ("MI (ICD-10-CM I21.9)", "not checked", "MI"),
+        # One of several names fits.
+        ("Ataxia (clumsy gait; HP:0001251)", "agrees", "Ataxia"),
+        ("Clumsy gait (ataxia; slow; HP:0001251)", "agrees", "ataxia"),
+        ("Ataxia (clumsy gait; HP:0001250)", "other concept", "Ataxia"),
+        ("Ataxia, HP term HP:0001251", "agrees", "Ataxia"),
+        ("Ataxia (clumsy gait), HPO id: HP:0001250", "other concept", None),
+        ("Ataxia[^1] HP:0001251", "agrees", "Ataxia"),
+        ("Ataxia[^1] (HP:0001250)", "other concept", "Ataxia"),
+        ("Seizures were absent (HP:0001250)", "synonym", "Seizures"),
+        ("Seizures were not observed (HP:0001251)", "other concept", "Seizures"),
+        ("Seizures were followed by ataxia (HP:0001250)", "other concept", "ataxia"),
+        # The label of an id is no name.
+        ("  - HPO ID: HP:0001250", "agrees", ""),
+        ("- HPO term: HP:0001250", "agrees", ""),
+        ("**HP ID:** HP:0001251 **Name:** Seizure", "other concept", "Seizure"),
+        ("Name: Seizure, ID: HP:0001250", "agrees", "Seizure"),
+        ("Ataxia | HPO | HP:0001251", "agrees", "Ataxia"),
+        ("| HPO | HP:0001250 | Ataxia |", "other concept", "Ataxia"),
     ],
 )
 def test_verdicts(checker, text, verdict, name):
@@ -305,6 +338,35 @@ def test_in_python(kbs):
     )
     assert spacy_bioel.check(text, str(kbs[0].path))[0].proposals[0].id == "HP:0001251"
     assert spacy_bioel.check("no id", kbs[0]) == []
+
+
+@pytest.mark.parametrize(
+    "name, verdicts",
+    [
+        ("Fever", ["other concept", "other concept"]),
+        ("Seizure", ["agrees", "agrees"]),
+        ("Seizures and ataxia", ["synonym", "agrees"]),
+        ("Seizure; ataxia; x", ["agrees", "agrees"]),
+        ("Dysphagia and ataxia", ["agrees", "agrees"]),
+        ("Dilated cardiomyopathy", ["other concept", "other concept"]),
+    ],
+)
+def test_several_ids_in_a_cell_with_one_name(checker, tmp_path, name, verdicts):
+    path = tmp_path / "a.csv"
+    path.write_text(f"id,name\nHP:0001250|HP:0001251,{name}\n")
+    findings = [*map(checker.check, read_pairs(path, checker.ids))]
+    assert [finding.verdict.value for finding in findings] == verdicts
+    assert any(finding.name for finding in findings)
+
+
+def test_addresses_without_an_id(checker):
+    for text in ("https://hp:0001250/x", "https://a.org/hp_2019", "https://a.org/xhp:0001250"):
+        assert checker.check_text(text) == []
+
+
+def test_a_name_that_is_not_checked_begins_after_the_sentence(checker):
+    _, finding = checker.check_text("Seizure (HP:0001250) and **microcephaly** (GO:0005515)")
+    assert finding.name == "microcephaly"
 
 
 def test_long_names_and_odd_ids(checker):

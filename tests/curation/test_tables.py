@@ -47,7 +47,15 @@ def pairs_of(text: str, separator: str = ",", **options):
             "id,name\nHP:0001250|HP:0001251,Seizure|Ataxia\n",
             [("Seizure", "HP:0001250"), ("Ataxia", "HP:0001251")],
         ),
-        ("id,name\nHP:0001250|HP:0001251,Seizure\n", [("", "HP:0001250"), ("", "HP:0001251")]),
+        (
+            "id,name\nHP:0001250|HP:0001251,Seizure\n",
+            [("Seizure", "HP:0001250"), ("Seizure", "HP:0001251")],
+        ),
+        # The name of a vocabulary, and remarks, are no names.
+        ("Seizure,HPO,HP:0001250\n", [("Seizure", "HP:0001250")]),
+        ("Finding,source,HPO\nSeizure,note 7,HP:0001250\n", [("Seizure", "HP:0001250")]),
+        ("verdict,HPO,comment\nwrong,HP:0001250,asked Ann\n", [("", "HP:0001250")]),
+        ("URL,HPO id,status\nhttp://a.org,HP:0001250,done\n", [("", "HP:0001250")]),
         ('id,name\nHP:0001250,"Seizure, ""absence"""\n', [('Seizure, "absence"', "HP:0001250")]),
         ('id,name\nHP:0001250,"Sei\nzure"\n', [("Sei\nzure", "HP:0001250")]),
         ("id,note\n7,Seizure (HP:0001250)\n", [("Seizure", "HP:0001250")]),
@@ -125,6 +133,20 @@ def test_pipe_tables(text, expected):
     for pair, line in zip(pairs, [text.splitlines()[-1]], strict=True):
         assert line[pair.id.at :].startswith(pair.id.text)
         assert line[pair.names[0].at :].startswith(pair.names[0].text)
+
+
+@pytest.mark.parametrize(
+    "line, place",
+    [
+        ("| Seizure | HP:0001250 |", "B1"),
+        ("  | HP:0001250 | Seizure |", "A1"),
+        ("Seizure | HP:0001250", "B1"),
+        ("HP:0001250 | Seizure |", "A1"),
+    ],
+)
+def test_columns_of_pipe_tables(line, place):
+    [pair] = text_pairs(lines_of(line), IDS)
+    assert pair.id.name == place and pair.names[0].text == "Seizure"
 
 
 def test_an_open_quote_is_an_error():
