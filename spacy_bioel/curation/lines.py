@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from spacy_bioel.curation.ids import ID_LABEL
 from spacy_bioel.curation.pairs import Cell, Pair
 
 _AROUND_NAMES = " \t*_`\"'“”„,:=–—-([{"  # white space, emphasis, quotes, separators and brackets
@@ -15,11 +16,16 @@ _NOT_SHORT = "".join(rf"(?<!\b{word})" for word in "[A-Z] St Dr sp spp var subsp
 _STOP = rf"(?:[!?]|{_NOT_SHORT}\.)(?:\s|$)"
 _CLAUSE_START = re.compile(rf"[;|•\t\])}}]|:\s|{_STOP}")
 _CLAUSE = re.compile(rf"(?:\([^()]{{0,200}}\)|(?!{_STOP})[^;|•\t\])}}(])*")
-# An opening bracket before an id, perhaps with words such as "HPO id:".
+# An opening bracket before an id, perhaps with words such as "our id:".
 _BRACKET_BEFORE = re.compile(
     r"[(\[][ *_`\"']{0,9}(?:[\w ]{0,20}\b(?:id|ID|code|curie|CURIE)[:= ]{1,3})?[`*]{0,3}$"
 )
-_BETWEEN = re.compile(r"[\s,;/|&*_`]{0,9}(?:and|or)?[\s,;/|&*_`]{0,9}")  # ids with the same name
+# Between a name and its id: the label of the id, or a footnote.
+_LABEL = re.compile(rf"(?:(?<!\w){ID_LABEL}|\[\^?\w{{1,9}}\])[\s*_`:=,]{{0,9}}$")
+_NAME_LABEL = re.compile(r"[\s*_`,;|—–-]{0,9}(?:[Nn]ame|[Ll]abel|[Tt]erm)[*_` ]{0,9}:")
+_PART = re.compile(r"[^;,]+")
+_STATED = re.compile(r"\b(?:is|are|was|were)(?:\s\w{1,20}){1,2}\W{0,9}$")  # "were not seen"
+_BETWEEN = re.compile(r"[\s,;/|&*_`]{0,9}(?:(?:and|or)\b)?[\s,;/|&*_`]{0,9}")  # ids with one name
 _BANG = re.compile(r"[\s`*]{0,9}!")
 _NAME_IN_BRACKETS = re.compile(r"[\s*_`]{0,9}\(([^()]{2,200})\)")
 _MAX_LOOK_BACK = 300  # characters before an id that may contain its name
@@ -67,17 +73,25 @@ def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[l
         return _names(line, line.rfind("[", left, start) + 1, start - 2), True
     opened = _BRACKET_BEFORE.search(line, max(left, start - 40), start)
     stop = opened.start() if opened else start
-    first = max(left, start - _MAX_LOOK_BACK)
-    for clause in _CLAUSE_START.finditer(line, first, stop):
-        first = clause.end() if line[clause.end() : stop].strip(_AROUND_NAMES) else first
-    if bullet := _LIST_MARK.match(line, first, stop):
-        first = bullet.end()
-    before = _names(line, first, stop, last=_MAX_WORDS)
+    if label := _LABEL.search(line, max(left, stop - 40), stop):
+        stop = label.start()
+    first = _clause_start(line, left, stop)
+    spans = [(first, stop)]
+    bracket = line.rfind("(", max(left, stop - _MAX_LOOK_BACK), stop)
+    if bracket >= 0 and ")" not in line[bracket:stop]:  # "ataxia (clumsy gait; HP:0001251)"
+        parts = (part.span() for part in _PART.finditer(line, bracket + 1, stop))
+        spans = [(_clause_start(line, left, bracket), bracket), *parts, *spans]
+        first = spans[0][0]
+    if stated := _STATED.search(line, first, stop):
+        spans.append((first, stated.start()))
+    before = [name for span in spans for name in _names(line, *span, last=_MAX_WORDS)]
     if opened and before:
         return before, True
     if brackets := _NAME_IN_BRACKETS.match(line, end, right):
         return _names(line, *brackets.span(1)) + before, not before
     skipped = end + (opened is not None and line[end : end + 1] in (")", "]"))
+    if name_label := _NAME_LABEL.match(line, skipped, right):
+        skipped = name_label.end()
     clause_end = _CLAUSE.match(line, skipped, right).end()  # type: ignore[union-attr]
     after = _names(line, skipped, clause_end, first=_MAX_WORDS)
     # Only in a line with nothing else must the words be a name.
@@ -85,6 +99,16 @@ def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[l
     is_whole = bool(before) != bool(after) and not left and not rest
     words = line[first:stop] if before else line[skipped:clause_end]
     return before + after, is_whole and not _PROSE.search(words)
+
+
+def _clause_start(line: str, left: int, stop: int) -> int:
+    """Return where the last clause with words begins, after a bullet or "and"."""
+    first = max(left, stop - _MAX_LOOK_BACK)
+    for clause in _CLAUSE_START.finditer(line, first, stop):
+        first = clause.end() if line[clause.end() : stop].strip(_AROUND_NAMES) else first
+    if bullet := _LIST_MARK.match(line, first, stop):
+        first = bullet.end()
+    return _BETWEEN.match(line, first, stop).end()  # type: ignore[union-attr]
 
 
 def _names(line: str, start: int, end: int, *, first: int = 0, last: int = 0) -> list[Cell]:

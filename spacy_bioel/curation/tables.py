@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import repeat
 
-from spacy_bioel.curation.ids import KEY_OF_PREFIX, split_id
+from spacy_bioel.curation.ids import ID_LABEL, KEY_OF_PREFIX, split_id
 from spacy_bioel.curation.lines import line_pairs
 from spacy_bioel.curation.pairs import Cell, Pair, named_pair
 from spacy_bioel.io.open import ChangedCell, Place, StrPath, curie
@@ -25,6 +24,11 @@ _ID_HEADER = re.compile(
 _NAME_HEADER = re.compile(r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:labels?|names?|terms?|titles?)")
 # Of ids that are not those of the words next to them.
 _OTHER = re.compile(r"(?:right|correct|expected|proposed|new|replace\w*|parent)(?![a-z])")
+# Of columns whose words are no names.
+_NO_NAMES = re.compile(
+    r"(?i)(?:verdict|status|source|ontology|vocabulary|ur[il]|link|score|comment|remark|note)s?"
+)
+_AND = re.compile(r"\s(?:and|with)\s")
 _LISTED = re.compile(r"[^|;,\s](?:[^|;,]*[^|;,\s])?")
 _TABLE_RULE = re.compile(r"\|?(?:\s{0,9}:?-{1,200}:?\s{0,9}\|)+(?:\s{0,9}:?-{1,200}:?\s{0,9})?")
 _EMPHASIS = " *_`"
@@ -57,14 +61,14 @@ def row_pairs(
     columns: Mapping[int, tuple[int, str]],
     ids: re.Pattern[str],
     *,
-    is_table: bool = False,
+    header: Sequence[str] | None = None,
 ) -> Iterator[Pair]:
     """Read the pairs in a row.
 
     columns (Mapping): Columns of ids, as from `name_columns`.
-    is_table (bool): Whether a name may be in any column.
+    header (Sequence | None): Of a table, in which a name may be in any column.
     """
-    is_nearest = is_table  # for ids in other columns
+    is_nearest = header is not None  # for ids in other columns
     for i in sorted(range(len(cells)), key=lambda i: i not in columns):
         cell, (column, prefix) = cells[i], columns.get(i, (-1, ""))
         if isinstance(cell.text, ChangedCell):  # no id of a vocabulary looks like its message
@@ -79,10 +83,19 @@ def row_pairs(
         if ids.fullmatch(start) or (parts and all(ids.fullmatch(part.text) for part in parts)):
             is_nearest &= i not in columns
             name = cells[column] if -1 < column < len(cells) else None
-            if is_nearest or (is_table and column == _NEAREST):
-                name = _nearest_name(cells, i, ids)
-            names: Sequence[Cell | None] = _split(name) if name and parts[1:] else [name]
-            yield from map(named_pair, parts, names if len(names) == len(parts) else repeat(None))
+            if header is not None and (is_nearest or column == _NEAREST):
+                name = _nearest_name(cells, i, ids, header)
+            names = _split(name) if name and parts[1:] else []
+            if len(names) == len(parts):
+                yield from map(named_pair, parts, names)
+                continue
+            shared = named_pair(cell, name)
+            if names and shared.names:  # one of them, or a part of it, must fit
+                texts = [text for name in names for text in _AND.split(name.text)]
+                within = tuple(Cell(text, at=-1) for text in texts if texts[1:])
+                all_ids = tuple(part.text for part in parts)
+                shared = shared._replace(names=shared.names + within, ids=all_ids)
+            yield from (shared._replace(id=part) for part in parts)
         elif parts and ids.search(cell.text):
             yield from line_pairs(cell, ids)
 
@@ -92,12 +105,16 @@ def _split(cell: Cell) -> list[Cell]:
     return [cell.part(match[0], match.start()) for match in _LISTED.finditer(cell.text)]
 
 
-def _nearest_name(cells: Sequence[Cell], column: int, ids: re.Pattern[str]) -> Cell | None:
+def _nearest_name(
+    cells: Sequence[Cell], column: int, ids: re.Pattern[str], header: Sequence[str]
+) -> Cell | None:
     """Return the closest cell with letters before an id, or else after it."""
-    before = cells[max(column - _MAX_CELLS, 0) : column]
-    for cell in (*reversed(before), *cells[column + 1 : column + _MAX_CELLS]):
-        if any(map(str.isalpha, cell.text)) and not ids.search(cell.text):
-            return cell
+    after = range(column + 1, min(column + _MAX_CELLS, len(cells)))
+    for i in (*range(column - 1, max(column - _MAX_CELLS, 0) - 1, -1), *after):
+        text, title = cells[i].text, header[i] if i < len(header) else ""
+        is_name = any(map(str.isalpha, text)) and not _NO_NAMES.fullmatch(title)
+        if is_name and not (re.fullmatch(ID_LABEL, text) or ids.search(text)):
+            return cells[i]
     return None
 
 
@@ -114,7 +131,7 @@ def text_pairs(lines: Lines, ids: re.Pattern[str]) -> Iterator[Pair]:
         if _TABLE_RULE.fullmatch(line.strip()):
             header = before
         before = tuple(cell.text for cell in cells)
-        yield from row_pairs(cells, name_columns(header), ids, is_table=True)
+        yield from row_pairs(cells, name_columns(header), ids, header=header)
 
 
 def table_pairs(
@@ -130,6 +147,7 @@ def table_pairs(
     RAISES BioelError: [B128] if a column is missing, [B262] if there is no column of a number.
     """
     columns: dict[int, tuple[int, str]] | None = None
+    header: list[str] = []
     for place, row, record in rows:
         if columns is None:
             if len(row) == 1 and row[0].startswith("#"):
@@ -144,7 +162,7 @@ def table_pairs(
             has_names = any(isinstance(column, str) for column in chosen.values())
             if has_names or not (chosen or any(map(ids.search, header))):
                 continue
-        yield from row_pairs(row_cells(place, row, record), columns, ids, is_table=True)
+        yield from row_pairs(row_cells(place, row, record), columns, ids, header=header)
 
 
 def row_cells(place: Place, row: list[str], record: str, marks: str | None = None) -> list[Cell]:
@@ -155,7 +173,9 @@ def row_cells(place: Place, row: list[str], record: str, marks: str | None = Non
         is_quoted = record.startswith(quoted, at)
         start = at + is_quoted if record else -1
         sheet = f"{place.sheet}!" if place.sheet else ""
-        cell = Cell(text, place, start, f"{sheet}{_letters(i)}{place.line}")
+        # The bar before a row of Markdown begins no column.
+        letters = _letters(max(i - (marks is not None and not row[0].strip()), 0))
+        cell = Cell(text, place, start, f"{sheet}{letters}{place.line}")
         if not isinstance(text, ChangedCell):
             cell = cell._replace(text=unescape_formula(text)).stripped(marks)
         cells.append(cell)

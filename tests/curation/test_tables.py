@@ -63,7 +63,7 @@ def pairs_of(text: str, separator: str = ",", **options):
         ("id,name\nP1,Seizure\nHP:0001250\n", [("", "HP:0001250")]),
         # The header gives the prefix.
         ("hpo_id,label\n0001250,Seizure\n", [("Seizure", "hpo:0001250")]),
-        ("HP ID,Finding\n0001250|0001251,x\n", [("", "hp:0001250"), ("", "hp:0001251")]),
+        ("HP ID,Finding\n0001250|0001251,x\n", [("x", "hp:0001250"), ("x", "hp:0001251")]),
         ("hp_id,name\nHP 0001250,Seizure\n", [("Seizure", "HP 0001250")]),
         ("Drug,MeSH ID\nHeparin,D006493\n", [("Heparin", "MESH:D006493")]),
         (
