@@ -81,13 +81,14 @@ def check_ids_command(
     The files are text, Markdown, CSV, TSV, XLSX, JSON, JSON lines, YAML and OBO. The verdicts are
     agrees, synonym, close (a typing error, another order of words, a plural), other concept (with
     proposals), retired, unknown id, malformed, and not checked (no knowledge base has the prefix).
-    The exit status is 0 if nothing is wrong, 1 if something is, and 2 if a file cannot be read.
+    The exit status is 0 if nothing is wrong, 1 if something is, and 2 if a file cannot be read;
+    with --fix, 0 if nothing is wrong except what was corrected.
 
     Example: `bioel check answer.md --kb kb/hp --kb kb/mondo`
     """
     from spacy_bioel.curation import report, sources
     from spacy_bioel.curation.check import Checker
-    from spacy_bioel.curation.ids import split_id
+    from spacy_bioel.curation.ids import prefix_key, split_id
 
     console.check_distinct([*files, baseline], [*(output or ()), fix])
     paths = list(sources.files_in(files))
@@ -101,13 +102,16 @@ def check_ids_command(
     counts: Counter[str] = Counter()
     unchecked: Counter[str] = Counter()
     corrections: list[tuple[Cell, str]] = []
+    spelled: dict[str, str] = {}  # prefixes
     skipped: list[Path] = []
+    without_ids: list[Path] = []
     n_left = n_failed = 0
 
     def findings() -> Iterator[CheckedId]:
         """Yield the findings to list, and count all."""
         nonlocal n_left, n_failed
         for path in paths:
+            n_before = counts.total()
             try:
                 pairs = sources.read_pairs(path, checker.ids, columns=at_columns, prefix=prefix)
                 for finding in map(checker.check, pairs):
@@ -116,12 +120,16 @@ def check_ids_command(
                         continue
                     counts[finding.verdict.value] += 1
                     if finding.verdict.value == "not checked":
-                        unchecked[(split_id(finding.id) or ("",))[0]] += 1
+                        name = (split_id(finding.id) or ("",))[0]
+                        unchecked[spelled.setdefault(prefix_key(name), name)] += 1
                     made = list(report.corrections_of(finding, labels=labels)) if fix else []
                     corrections.extend(made)
                     n_left += finding.is_wrong and not (made and finding.is_certain)
                     if all or finding.is_wrong or finding.verdict.value == "close":
                         yield finding
+                is_text = sources.format_of_file(path) in ("text", "obo")
+                if counts.total() == n_before and not is_text:
+                    without_ids.append(path)
             except BioelError as error:
                 if path not in files and str(error).startswith(_NOT_TEXT):
                     skipped.append(path)
@@ -146,6 +154,8 @@ def check_ids_command(
         console.show_note(Warnings.W400.format(n=n, prefix=name))
     if skipped:
         console.show_note(Warnings.W411.format(n=len(skipped), first=skipped[0]))
+    if without_ids:
+        console.show_note(Warnings.W416.format(n=len(without_ids), first=without_ids[0]))
     _show_counts(counts, "id")
     if n_failed or n_left:
         raise Exit(2 if n_failed else 1)

@@ -16,13 +16,10 @@ _NOT_SHORT = "".join(rf"(?<!\b{word})" for word in "[A-Z] St Dr sp spp var subsp
 _STOP = rf"(?:[!?]|{_NOT_SHORT}\.)(?:\s|$)"
 _CLAUSE_START = re.compile(rf"[;|•\t\])}}]|:\s|{_STOP}")
 _CLAUSE = re.compile(rf"(?:\([^()]{{0,200}}\)|(?!{_STOP})[^;|•\t\])}}(])*")
-# An opening bracket before an id, perhaps with words such as "our id:".
-_BRACKET_BEFORE = re.compile(
-    r"[(\[][ *_`\"']{0,9}(?:[\w ]{0,20}\b(?:id|ID|code|curie|CURIE)[:= ]{1,3})?[`*]{0,3}$"
-)
+_BRACKET_BEFORE = re.compile(r"(?:\[\^?\w{1,9}\]\s?)?[(\[][ *_`\"']{0,9}$")
 # Between a name and its id: the label of the id, or a footnote.
 _LABEL = re.compile(rf"(?:(?<!\w){ID_LABEL}|\[\^?\w{{1,9}}\])[\s*_`:=,]{{0,9}}$")
-_NAME_LABEL = re.compile(r"[\s*_`,;|—–-]{0,9}(?:[Nn]ame|[Ll]abel|[Tt]erm)[*_` ]{0,9}:")
+_NAME_LABEL = re.compile(r"(?:[\s*_`,;|—–-]{0,9}(?:[Nn]ame|[Ll]abel|[Tt]erm)[*_` ]{0,9}:)?")
 _PART = re.compile(r"[^;,]+")
 _STATED = re.compile(r"\b(?:is|are|was|were)(?:\s\w{1,20}){1,2}\W{0,9}$")  # "were not seen"
 _BETWEEN = re.compile(r"[\s,;/|&*_`]{0,9}(?:(?:and|or)\b)?[\s,;/|&*_`]{0,9}")  # ids with one name
@@ -71,10 +68,10 @@ def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[l
         return _names(line, match.end(), right), True
     if line.endswith("](", left, start):
         return _names(line, line.rfind("[", left, start) + 1, start - 2), True
-    opened = _BRACKET_BEFORE.search(line, max(left, start - 40), start)
-    stop = opened.start() if opened else start
-    if label := _LABEL.search(line, max(left, stop - 40), stop):
-        stop = label.start()
+    label = _LABEL.search(line, max(left, start - 40), start)
+    stop = label.start() if label else start
+    opened = _BRACKET_BEFORE.search(line, max(left, stop - 10), stop)
+    stop = opened.start() if opened else stop
     first = _clause_start(line, left, stop)
     spans = [(first, stop)]
     bracket = line.rfind("(", max(left, stop - _MAX_LOOK_BACK), stop)
@@ -90,8 +87,7 @@ def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[l
     if brackets := _NAME_IN_BRACKETS.match(line, end, right):
         return _names(line, *brackets.span(1)) + before, not before
     skipped = end + (opened is not None and line[end : end + 1] in (")", "]"))
-    if name_label := _NAME_LABEL.match(line, skipped, right):
-        skipped = name_label.end()
+    skipped = _NAME_LABEL.match(line, skipped, right).end()  # type: ignore[union-attr]
     clause_end = _CLAUSE.match(line, skipped, right).end()  # type: ignore[union-attr]
     after = _names(line, skipped, clause_end, first=_MAX_WORDS)
     # Only in a line with nothing else must the words be a name.

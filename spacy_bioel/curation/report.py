@@ -51,7 +51,8 @@ def finding_cells(finding: CheckedId) -> tuple[str, ...]:
     proposals = "\n".join(
         f"{p.id} {p.name}" + f" {p.score:.2f}" * bool(p.score) for p in finding.proposals
     )
-    return f"{finding.name:.200}", finding.id, verdict, concept, proposals, str(finding.pair.id)
+    name = re.sub(r"\*\*|`", "", finding.name)
+    return f"{name:.200}", finding.id, verdict, concept, proposals, str(finding.pair.id)
 
 
 def read_baseline(path: Path) -> Iterator[tuple[str, str, str]]:

@@ -95,7 +95,7 @@ def test_tables_without_ids(check, tmp_path):
     written(folder / "c.md", "no ids")
     written(folder / "d.yaml", "hpo_id: HP:0001250")
     notes = check(folder)[2]
-    assert notes.count("[W416]") == 1 and "no ids: 2 (" in notes
+    assert notes.count("[W416]") == 1 and "found: 2 (" in notes
 
 
 def test_json_lines(check, tmp_path):
