@@ -121,9 +121,8 @@ class Checker:
         """Return the finding on a pair."""
         names = tuple(name.text for name in pair.names)
         finding = self._judge(pair.id.text, names, pair.has_name)
-        if finding.verdict is IdVerdict.OTHER and any(
-            not self._judge(id, names, True).is_wrong for id in pair.ids
-        ):
+        fits = (not self._judge(id, names, True).is_wrong for id in pair.ids)
+        if finding.verdict is IdVerdict.OTHER and any(fits):
             finding = self._judge(pair.id.text, (), False)
         return replace(finding, pair=pair)
 
@@ -171,10 +170,9 @@ class Checker:
         elif all(v.forms.isdisjoint((form, form.rstrip("0") + "#")) for v in vocabularies):
             verdict = IdVerdict.MALFORMED
         else:
-            first = vocabularies[0]
-            is_unknown = first.is_complete or bool(
-                bundled_name(first.kb) and _has_one_meaning(name, first.kb)
-            )
+            first, is_complete = vocabularies[0].kb, vocabularies[0].is_complete
+            meant = first.concepts_of_names(first.lookup_names([normalize_name(name)]))[1]
+            is_unknown = is_complete or (bool(bundled_name(first)) and len(meant) == 1)
             verdict = IdVerdict.UNKNOWN if is_unknown else IdVerdict.NOT_CHECKED
         if name and not likeness and not proposals and verdict is not IdVerdict.NOT_CHECKED:
             proposals = _meanings_of(name, kbs)
@@ -215,10 +213,6 @@ def _choose_name(
         elif not is_cut and (likeness := _likeness(normalized, own, kbs)):
             return name, likeness
     return next(iter(others), candidates[0] if has_name else ""), 0.0
-
-
-def _has_one_meaning(name: str, kb: KnowledgeBase) -> bool:
-    return len(kb.concepts_of_names(kb.lookup_names([normalize_name(name)]))[1]) == 1
 
 
 def _is_name(normalized: str, kbs: _Kbs) -> bool:

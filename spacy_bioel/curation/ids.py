@@ -10,8 +10,7 @@ _SPELLINGS = (
     "hp hpo", "mesh msh", "mondo", "doid do", "ncbigene entrez entrezgene geneid ncbi_gene",
     "ncbitaxon ncbitaxonomy taxid taxonomy", "omim mim", "orpha orphanet ordo",
     "snomed snomedct snomedct_us sct sctid", "umls cui", "uberon", "rxnorm rxcui",
-    "icd10cm icd10 icd-10 icd-10-cm",
-    "cvcl cellosaurus",
+    "icd10cm icd10 icd-10 icd-10-cm", "cvcl cellosaurus",
 )  # fmt: skip
 KEY_OF_PREFIX = {spelling: line.split()[0] for line in _SPELLINGS for spelling in line.split()}
 _KNOWN = "|".join(sorted(KEY_OF_PREFIX, key=len, reverse=True))
@@ -58,8 +57,7 @@ def id_pattern(prefixes: frozenset[str] | tuple[()]) -> re.Pattern[str]:
 
     prefixes: Prefixes in the knowledge bases. Other prefixes than these and those with several
         spellings must have capitals and at least four digits. Those with several spellings may have
-        a space in place of the colon, as in "HPO 0001250" and "MeSH ID: D000795". Addresses of
-        pages may contain them: "https://hpo.jax.org/browse/term/HP:0001250".
+        a space in place of the colon, as in "HPO 0001250" and "MeSH ID: D000795".
     """
     spelled = {form for p in prefixes for form in (p, p.upper(), p.lower(), p.title())}
     listed = "|".join(map(re.escape, sorted(filter(None, spelled), key=lambda p: (-len(p), p))))

@@ -20,6 +20,7 @@ _BRACKET_BEFORE = re.compile(r"(?:\[\^?\w{1,9}\]\s?)?[(\[][ *_`\"']{0,9}$")
 # Between a name and its id: the label of the id, or a footnote.
 _LABEL = re.compile(rf"(?:(?<!\w){ID_LABEL}|\[\^?\w{{1,9}}\])[\s*_`:=,]{{0,9}}$")
 _NAME_LABEL = re.compile(r"(?:[\s*_`,;|—–-]{0,9}(?:[Nn]ame|[Ll]abel|[Tt]erm)[*_` ]{0,9}:)?")
+_OPEN = re.compile(r"\([^()]*$")
 _PART = re.compile(r"[^;,]+")
 _STATED = re.compile(r"\b(?:is|are|was|were)(?:\s\w{1,20}){1,2}\W{0,9}$")  # "were not seen"
 _BETWEEN = re.compile(r"[\s,;/|&*_`]{0,9}(?:(?:and|or)\b)?[\s,;/|&*_`]{0,9}")  # ids with one name
@@ -72,16 +73,22 @@ def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[l
     stop = label.start() if label else start
     opened = _BRACKET_BEFORE.search(line, max(left, stop - 10), stop)
     stop = opened.start() if opened else stop
-    first = _clause_start(line, left, stop)
-    spans = [(first, stop)]
-    bracket = line.rfind("(", max(left, stop - _MAX_LOOK_BACK), stop)
-    if bracket >= 0 and ")" not in line[bracket:stop]:  # "ataxia (clumsy gait; HP:0001251)"
-        parts = (part.span() for part in _PART.finditer(line, bracket + 1, stop))
-        spans = [(_clause_start(line, left, bracket), bracket), *parts, *spans]
-        first = spans[0][0]
+    first = max(left, stop - _MAX_LOOK_BACK)
+    # "ataxia (clumsy gait; HP:0001251)": before an open bracket, or a part of what is in it.
+    bracket = _OPEN.search(line, first, stop)
+    outer = bracket.start() if bracket else stop
+    for clause in _CLAUSE_START.finditer(line, first, outer):
+        first = clause.end() if line[clause.end() : outer].strip(_AROUND_NAMES) else first
+    if bullet := _LIST_MARK.match(line, first, outer):
+        first = bullet.end()
+    first = _BETWEEN.match(line, first, outer).end()  # type: ignore[union-attr]
+    parts = (part.span() for part in _PART.finditer(line, outer + 1, stop))
+    spans = [(first, outer), *parts, (first, stop)]
     if stated := _STATED.search(line, first, stop):
         spans.append((first, stated.start()))
-    before = [name for span in spans for name in _names(line, *span, last=_MAX_WORDS)]
+    before = [
+        name for span in dict.fromkeys(spans) for name in _names(line, *span, last=_MAX_WORDS)
+    ]
     if opened and before:
         return before, True
     if brackets := _NAME_IN_BRACKETS.match(line, end, right):
@@ -95,16 +102,6 @@ def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[l
     is_whole = bool(before) != bool(after) and not left and not rest
     words = line[first:stop] if before else line[skipped:clause_end]
     return before + after, is_whole and not _PROSE.search(words)
-
-
-def _clause_start(line: str, left: int, stop: int) -> int:
-    """Return where the last clause with words begins, after a bullet or "and"."""
-    first = max(left, stop - _MAX_LOOK_BACK)
-    for clause in _CLAUSE_START.finditer(line, first, stop):
-        first = clause.end() if line[clause.end() : stop].strip(_AROUND_NAMES) else first
-    if bullet := _LIST_MARK.match(line, first, stop):
-        first = bullet.end()
-    return _BETWEEN.match(line, first, stop).end()  # type: ignore[union-attr]
 
 
 def _names(line: str, start: int, end: int, *, first: int = 0, last: int = 0) -> list[Cell]:

@@ -25,9 +25,7 @@ _NAME_HEADER = re.compile(r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:labels?|names?|terms?|t
 # Of ids that are not those of the words next to them.
 _OTHER = re.compile(r"(?:right|correct|expected|proposed|new|replace\w*|parent)(?![a-z])")
 # Of columns whose words are no names.
-_NO_NAMES = re.compile(
-    r"(?i)(?:verdict|status|source|ontology|vocabulary|ur[il]|link|score|comment|remark|note)s?"
-)
+_NO_NAMES = re.compile(r"(?i)(?:verdict|status|source|vocabulary|ur[il]|comment|remark|note)s?")
 _AND = re.compile(r"\s(?:and|with)\s")
 _LISTED = re.compile(r"[^|;,\s](?:[^|;,]*[^|;,\s])?")
 _TABLE_RULE = re.compile(r"\|?(?:\s{0,9}:?-{1,200}:?\s{0,9}\|)+(?:\s{0,9}:?-{1,200}:?\s{0,9})?")
@@ -90,11 +88,9 @@ def row_pairs(
                 yield from map(named_pair, parts, names)
                 continue
             shared = named_pair(cell, name)
-            if names and shared.names:  # one of them, or a part of it, must fit
-                texts = [text for name in names for text in _AND.split(name.text)]
-                within = tuple(Cell(text, at=-1) for text in texts if texts[1:])
-                all_ids = tuple(part.text for part in parts)
-                shared = shared._replace(names=shared.names + within, ids=all_ids)
+            if names and shared.names:  # the name, or a part of it, must fit
+                within = (Cell(text, at=-1) for n in names for text in _AND.split(n.text))
+                shared = Pair(cell, (*shared.names, *within), True, tuple(p.text for p in parts))
             yield from (shared._replace(id=part) for part in parts)
         elif parts and ids.search(cell.text):
             yield from line_pairs(cell, ids)
@@ -111,9 +107,9 @@ def _nearest_name(
     """Return the closest cell with letters before an id, or else after it."""
     after = range(column + 1, min(column + _MAX_CELLS, len(cells)))
     for i in (*range(column - 1, max(column - _MAX_CELLS, 0) - 1, -1), *after):
-        text, title = cells[i].text, header[i] if i < len(header) else ""
-        is_name = any(map(str.isalpha, text)) and not _NO_NAMES.fullmatch(title)
-        if is_name and not (re.fullmatch(ID_LABEL, text) or ids.search(text)):
+        is_id = re.fullmatch(ID_LABEL, text := cells[i].text) or ids.search(text)
+        is_named = not any(map(_NO_NAMES.fullmatch, header[i : i + 1]))
+        if any(map(str.isalpha, text)) and is_named and not is_id:
             return cells[i]
     return None
 
@@ -173,9 +169,8 @@ def row_cells(place: Place, row: list[str], record: str, marks: str | None = Non
         is_quoted = record.startswith(quoted, at)
         start = at + is_quoted if record else -1
         sheet = f"{place.sheet}!" if place.sheet else ""
-        # The bar before a row of Markdown begins no column.
-        letters = _letters(max(i - (marks is not None and not row[0].strip()), 0))
-        cell = Cell(text, place, start, f"{sheet}{letters}{place.line}")
+        column = max(i - (marks is not None and not row[0].strip()), 0)  # not of a bar before all
+        cell = Cell(text, place, start, f"{sheet}{_letters(column)}{place.line}")
         if not isinstance(text, ChangedCell):
             cell = cell._replace(text=unescape_formula(text)).stripped(marks)
         cells.append(cell)

@@ -19,7 +19,10 @@ def lines_of(text: str):
 def pairs_of(text: str, separator: str = ",", **options):
     rows = split_rows(lines_of(text), separator, quoted=separator not in UNQUOTED)
     pairs = table_pairs("a", rows, IDS, options.get("columns", {}), options.get("prefix", ""))
-    return [(" / ".join(name.text for name in pair.names), pair.id.text) for pair in pairs]
+    return [
+        (" / ".join(dict.fromkeys(name.text for name in pair.names)), pair.id.text)
+        for pair in pairs
+    ]
 
 
 @pytest.mark.parametrize(
