@@ -16,9 +16,10 @@ _NOT_SHORT = "".join(rf"(?<!\b{word})" for word in "[A-Z] St Dr sp spp var subsp
 _STOP = rf"(?:[!?]|{_NOT_SHORT}\.)(?:\s|$)"
 _CLAUSE_START = re.compile(rf"[;|•\t\])}}]|:\s|{_STOP}")
 _CLAUSE = re.compile(rf"(?:\([^()]{{0,200}}\)|(?!{_STOP})[^;|•\t\])}}(])*")
-_BRACKET_BEFORE = re.compile(r"(?:\[\^?\w{1,9}\]\s?)?[(\[][ *_`\"']{0,9}$")
-# Between a name and its id: the label of the id, or a footnote.
-_LABEL = re.compile(rf"(?:(?<!\w){ID_LABEL}|\[\^?\w{{1,9}}\])[\s*_`:=,]{{0,9}}$")
+# Between a name and its id: a footnote, an opening bracket, and a label such as "HPO id:".
+_BEFORE_ID = re.compile(
+    rf"(?:\[\^?\w{{1,9}}\]\s?)?([(\[])?[ *_`\"']{{0,9}}(?:(?<!\w){ID_LABEL}[\s*_`:=,]{{0,9}})?$"
+)
 _NAME_LABEL = re.compile(r"(?:[\s*_`,;|—–-]{0,9}(?:[Nn]ame|[Ll]abel|[Tt]erm)[*_` ]{0,9}:)?")
 _OPEN = re.compile(r"\([^()]*$")
 _PART = re.compile(r"[^;,]+")
@@ -69,10 +70,8 @@ def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[l
         return _names(line, match.end(), right), True
     if line.endswith("](", left, start):
         return _names(line, line.rfind("[", left, start) + 1, start - 2), True
-    label = _LABEL.search(line, max(left, start - 40), start)
-    stop = label.start() if label else start
-    opened = _BRACKET_BEFORE.search(line, max(left, stop - 10), stop)
-    stop = opened.start() if opened else stop
+    label = _BEFORE_ID.search(line, max(left, start - 60), start)
+    stop, is_opened = label.start(), bool(label[1])  # type: ignore[union-attr, index]
     first = max(left, stop - _MAX_LOOK_BACK)
     # "ataxia (clumsy gait; HP:0001251)": before an open bracket, or a part of what is in it.
     bracket = _OPEN.search(line, first, stop)
@@ -83,17 +82,15 @@ def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[l
         first = bullet.end()
     first = _BETWEEN.match(line, first, outer).end()  # type: ignore[union-attr]
     parts = (part.span() for part in _PART.finditer(line, outer + 1, stop))
-    spans = [(first, outer), *parts, (first, stop)]
+    spans = dict.fromkeys([(first, outer), *parts, (first, stop)])
     if stated := _STATED.search(line, first, stop):
-        spans.append((first, stated.start()))
-    before = [
-        name for span in dict.fromkeys(spans) for name in _names(line, *span, last=_MAX_WORDS)
-    ]
-    if opened and before:
+        spans[first, stated.start()] = None
+    before = [name for span in spans for name in _names(line, *span, last=_MAX_WORDS)]
+    if is_opened and before:
         return before, True
     if brackets := _NAME_IN_BRACKETS.match(line, end, right):
         return _names(line, *brackets.span(1)) + before, not before
-    skipped = end + (opened is not None and line[end : end + 1] in (")", "]"))
+    skipped = end + (is_opened and line[end : end + 1] in (")", "]"))
     skipped = _NAME_LABEL.match(line, skipped, right).end()  # type: ignore[union-attr]
     clause_end = _CLAUSE.match(line, skipped, right).end()  # type: ignore[union-attr]
     after = _names(line, skipped, clause_end, first=_MAX_WORDS)
