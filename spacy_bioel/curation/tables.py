@@ -24,7 +24,7 @@ _ID_HEADER = re.compile(
 _NAME_HEADER = re.compile(r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:labels?|names?|terms?|titles?)")
 # Of ids that are not those of the words next to them.
 _OTHER = re.compile(r"(?:right|correct|expected|proposed|new|replace\w*|parent)(?![a-z])")
-# Of columns whose words are no names.
+# Headers of columns without names.
 _NO_NAMES = re.compile(r"(?i)(?:verdict|status|source|vocabulary|ur[il]|comment|remark|note)s?")
 _AND = re.compile(r"\s(?:and|with)\s")
 _LISTED = re.compile(r"[^|;,\s](?:[^|;,]*[^|;,\s])?")

@@ -129,7 +129,7 @@ def only(checker: Checker, text: str):
         ("Seizures were absent (HP:0001250)", "synonym", "Seizures"),
         ("Seizures were not observed (HP:0001251)", "other concept", "Seizures"),
         ("Seizures were followed by ataxia (HP:0001250)", "other concept", "ataxia"),
-        # The label of an id is no name.
+        # The label of an id is not a name.
         ("  - HPO ID: HP:0001250", "agrees", ""),
         ("- HPO term: HP:0001250", "agrees", ""),
         ("**HP ID:** HP:0001251 **Name:** Seizure", "other concept", "Seizure"),

@@ -54,7 +54,7 @@ def pairs_of(text: str, separator: str = ",", **options):
             "id,name\nHP:0001250|HP:0001251,Seizure\n",
             [("Seizure", "HP:0001250"), ("Seizure", "HP:0001251")],
         ),
-        # The name of a vocabulary, and remarks, are no names.
+        # Neither the name of a vocabulary nor a remark is a name.
         ("Seizure,HPO,HP:0001250\n", [("Seizure", "HP:0001250")]),
         ("Finding,source,HPO\nSeizure,note 7,HP:0001250\n", [("Seizure", "HP:0001250")]),
         ("verdict,HPO,comment\nwrong,HP:0001250,asked Ann\n", [("", "HP:0001250")]),
