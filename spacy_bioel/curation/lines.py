@@ -23,7 +23,7 @@ _BEFORE_ID = re.compile(
 _NAME_LABEL = re.compile(r"(?:[\s*_`,;|—–-]{0,9}(?:[Nn]ame|[Ll]abel|[Tt]erm)[*_` ]{0,9}:)?")
 _OPEN = re.compile(r"\([^()]*$")
 _PART = re.compile(r"[^;,]+")
-_STATED = re.compile(r"\b(?:is|are|was|were)(?:\s\w{1,20}){1,2}\W{0,9}$")  # "were not seen"
+_VERB_PHRASE = re.compile(r"\b(?:is|are|was|were)(?:\s\w{1,20}){1,2}\W{0,9}$")  # "were not seen"
 _BETWEEN = re.compile(r"[\s,;/|&*_`]{0,9}(?:(?:and|or)\b)?[\s,;/|&*_`]{0,9}")  # ids with one name
 _BANG = re.compile(r"[\s`*]{0,9}!")
 _NAME_IN_BRACKETS = re.compile(r"[\s*_`]{0,9}\(([^()]{2,200})\)")
@@ -83,7 +83,7 @@ def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[l
     first = _BETWEEN.match(line, first, outer).end()  # type: ignore[union-attr]
     parts = (part.span() for part in _PART.finditer(line, outer + 1, stop))
     spans = dict.fromkeys([(first, outer), *parts, (first, stop)])
-    if stated := _STATED.search(line, first, stop):
+    if stated := _VERB_PHRASE.search(line, first, stop):
         spans[first, stated.start()] = None
     before = [name for span in spans for name in _names(line, *span, last=_MAX_WORDS)]
     if is_opened and before:

@@ -23,7 +23,7 @@ _ID_HEADER = re.compile(
 )
 _NAME_HEADER = re.compile(r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:labels?|names?|terms?|titles?)")
 # Of ids that are not those of the words next to them.
-_OTHER = re.compile(r"(?:right|correct|expected|proposed|new|replace\w*|parent)(?![a-z])")
+_OTHER_ID = re.compile(r"(?:right|correct|expected|proposed|new|replace\w*|parent)(?![a-z])")
 # Headers of columns without names.
 _NO_NAMES = re.compile(r"(?i)(?:verdict|status|source|vocabulary|ur[il]|comment|remark|note)s?")
 _AND = re.compile(r"\s(?:and|with)\s")
@@ -49,7 +49,7 @@ def name_columns(header: tuple[str, ...]) -> dict[int, tuple[int, str]]:
             stems[i] = title.lower() if title.lower() in KEY_OF_PREFIX else match[1].lower()
     only = -1
     if len(stems) == 1 and len(names) < 2:
-        no_name = -1 if any(map(_OTHER.match, stems.values())) else _NEAREST
+        no_name = -1 if any(map(_OTHER_ID.match, stems.values())) else _NEAREST
         only = next(iter(names.values()), no_name)
     return {i: (names.get(s, only), s if s in KEY_OF_PREFIX else "") for i, s in stems.items()}
 

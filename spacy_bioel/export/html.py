@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 # A part of a page: its styles apply only to elements with the class "bioel".
-_PART: Any = PAGES.get_template("document.html").module
-STYLE = str(_PART.style())
+_DOCUMENT: Any = PAGES.get_template("document.html").module
+STYLE = str(_DOCUMENT.style())
 _MAX_LISTED = 30  # names and cross-references of a concept on a page
 
 
@@ -80,7 +80,7 @@ def render_document(text: str, links: Sequence[Link], *, title: str = "") -> str
     """
     kbs = {candidate.kb for link in links for candidate in link.candidates}
     releases = [release for kb in sorted(kbs) for release in releases_of(kb)]
-    return str(_PART.document(text, links, _split_at_mentions(text, links), title, releases))
+    return str(_DOCUMENT.document(text, links, _split_at_mentions(text, links), title, releases))
 
 
 def _split_at_mentions(

@@ -109,11 +109,11 @@ UNSEALED = "0" * 32  # placeholder for a header's own checksum
 SMALL = 1 << 18  # bytes; the checksums of arrays up to this size are compared on opening
 HEADER_START = b'{"__metadata__":{"bioel":'  # of all files from `serialized`, after eight bytes
 _MAX_HEADER = 100_000_000  # bytes, as in the library safetensors
-_CODES = {
+_DTYPE_CODES = {
     "bool": "BOOL", "int8": "I8", "uint8": "U8", "uint16": "U16", "int32": "I32", "uint32": "U32",
     "int64": "I64", "uint64": "U64", "float32": "F32",
 }  # fmt: skip
-_DTYPES = {code: dtype for dtype, code in _CODES.items()}
+_DTYPES = {code: dtype for dtype, code in _DTYPE_CODES.items()}
 _STRINGS_PER_WRITE = 1 << 14
 
 
@@ -169,7 +169,7 @@ def serialized(arrays: Mapping[str, NDArray[Any]], **about: Any) -> list[memoryv
     header: dict[str, Any] = {"__metadata__": {"bioel": json.dumps({**about, "seal": UNSEALED})}}
     end = 0
     for name, array in ordered.items():
-        entry = {"dtype": _CODES[array.dtype.name], "shape": array.shape}
+        entry = {"dtype": _DTYPE_CODES[array.dtype.name], "shape": array.shape}
         header[name] = entry | {"data_offsets": (end, end + array.nbytes)}
         end += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode("ascii")
@@ -275,7 +275,7 @@ STRING_COLUMNS = {
     "sources": "sources",  # the source of the build, and the sources of later additions
 }
 # Data type and length of each column; see `TensorFile.check`.
-COLUMNS = {
+KB_COLUMNS = {
     **{f"{name}.offsets": f"uint64 {rows}+1" for name, rows in STRING_COLUMNS.items()},
     **{name: f"uint8 {name}_bytes" for name in STRING_COLUMNS},
     # Sorted keys, and the row of each key, for binary search.
@@ -307,7 +307,7 @@ COLUMNS = {
 
 def write_column(folder: Path, name: str, values: Sequence[Any] | NDArray[Any]) -> None:
     """Write a column to a scratch file, with the data type in the schema."""
-    column = np.asarray(values, dtype=COLUMNS[name].split()[0])
+    column = np.asarray(values, dtype=KB_COLUMNS[name].split()[0])
     (folder / name).write_bytes(bytes_of(column))
 
 
@@ -337,7 +337,9 @@ def serialized_columns(folder: Path, **about: Any) -> tuple[list[memoryview], st
     about: source, release and licence, counts from the build report, and the withdrawn ids.
     RETURNS (tuple): Pieces of the file (see `serialized`), and the fingerprint of the columns.
     """
-    columns = {name: map_file(folder / name).view(COLUMNS[name].split()[0]) for name in COLUMNS}
+    columns = {
+        name: map_file(folder / name).view(KB_COLUMNS[name].split()[0]) for name in KB_COLUMNS
+    }
     checksums = checksums_of(columns)
     versions = {"schema": SCHEMA_VERSION, "normalizer": NORMALIZER_VERSION}
     about = {**versions, "created": datetime.now(UTC).date().isoformat(), **about}
@@ -360,5 +362,5 @@ def open_columns(raw: RawFile, origin: Origin) -> TensorFile:
         raise BioelError(Errors.B022.format(path=path, found=normalizer, expected=expected))
     if not isinstance(counts, dict) or not all(type(n) is int for n in counts.values()):
         raise origin.error(Errors.B210, "counts", counts)
-    file.check(COLUMNS, Errors.B023)
+    file.check(KB_COLUMNS, Errors.B023)
     return file

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb import folder as layout
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.columns import COLUMNS, RawFile, TensorFile, serialized
+from spacy_bioel.kb.columns import KB_COLUMNS, RawFile, TensorFile, serialized
 from spacy_bioel.kb.edit import add_concepts
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import write_vectors
@@ -27,7 +27,7 @@ def test_columns_are_known_though_they_are_damaged(folder, tmp_path):
 def test_columns_are_read_by_the_library_safetensors(folder, kb):
     arrays = load_file(columns_of(folder))
     assert {name: str(array.dtype) for name, array in arrays.items()} == {
-        name: spec.split()[0] for name, spec in COLUMNS.items()
+        name: spec.split()[0] for name, spec in KB_COLUMNS.items()
     }
     assert arrays["names"].tobytes().decode().splitlines() == list(kb.names)
     assert np.array_equal(arrays["name_keys"], kb.name_keys)
