@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import typer
@@ -45,6 +46,7 @@ TEXT = (
 )
 # Commands run this package, whatever is installed.
 _ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+_MEGABYTES = 50  # of a large page of links
 # Files that the commands read.
 _FILES = {
     "example.txt": f"{TEXT}\n"
@@ -150,6 +152,8 @@ def screenshots(
                     about = digests(shown, scheme) if shown.templates else {}
                     yield from rows_of(shown.name, found, scheme=scheme, **about, n=1)
                     page.close()
+            values = {f"seconds_for_{_MEGABYTES}_megabytes": _open_large(browser, Path(folder))}
+            yield from rows_of("large page of links", values, digits=1, scheme="light", n=1)
 
 
 @contextmanager
@@ -187,6 +191,23 @@ def _service() -> Iterator[str]:
             yield f"{address}/"
         finally:
             process.terminate()
+
+
+def _open_large(browser: Any, folder: Path) -> float:
+    """Return the seconds until a browser shows a page of links with many documents."""
+    start, *documents, rest = re.split(
+        r"(?m)(?=^<script)", (folder / "links.html").read_text("utf8")
+    )
+    n = 1_000_000 * _MEGABYTES // sum(len(text.encode()) for text in documents)
+    path = folder / "large.html"
+    path.write_text("".join([start, *documents * n, rest]), encoding="utf8")
+    page = browser.new_page()
+    began = perf_counter()
+    page.goto(path.as_uri())
+    page.get_by_text(f"of {n * len(documents):,} documents").wait_for()
+    seconds = perf_counter() - began
+    page.close()
+    return seconds
 
 
 def _use(page: Any, shown: Shown) -> None:

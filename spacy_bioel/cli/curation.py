@@ -98,7 +98,8 @@ def check_ids_command(
         raise BioelError(Errors.B604.format(out=fix, found=", ".join(map(str, paths[:3]))))
     accepted = frozenset(report.read_baseline(baseline) if baseline else ())
     at_columns = _id_columns(columns)
-    checker = Checker(kb or ["starter"])
+    against = kb or ["starter"]
+    checker = Checker(against)
     counts: Counter[str] = Counter()
     unchecked: Counter[str] = Counter()
     corrections: list[tuple[Cell, str]] = []
@@ -140,7 +141,8 @@ def check_ids_command(
                 n_failed += 1
 
     rows = ((report.finding_record(found), report.finding_cells(found)) for found in findings())
-    _write_report(output, "Checked ids", report.FINDING_COLUMNS, rows, counts)
+    title = f"Ids checked with {', '.join(against)}"
+    _write_report(output, title, report.FINDING_COLUMNS, rows, counts)
     if fix is not None and not n_failed:
         style = sources.format_of_file(paths[0])
         with console.writing(fix) as file:
@@ -252,7 +254,9 @@ def diff_command(
                 now = "\n".join(map(with_name, change.to)) or change.new_name
                 yield change._asdict(), (change.kind, change.id, change.name, now)
 
-    _write_report(output, "Changes", ("change", "id", "name", "now"), rows(), counts)
+    _write_report(
+        output, f"Changes from {old} to {new}", ("change", "id", "name", "now"), rows(), counts
+    )
     _show_counts(counts, "change")
 
 

@@ -96,7 +96,7 @@ def report_errors(
         on_gold_borders = {"all predictions": False, "predictions with gold offsets": True}
         curves = {name: curve_of(on_gold_borders=only) for name, only in on_gold_borders.items()}
         of_all, of_labels = [], defaultdict(list)
-        for one in scores:
+        for one in (score for score in scores if score.n):  # labels that gold lacks have no scores
             cells = (one.value, one.low, one.high, one.n)
             if not one.label and one.metric in _PAGE_METRICS:
                 of_all.append((one.protocol, one.metric, *cells))

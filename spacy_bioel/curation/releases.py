@@ -24,7 +24,7 @@ from spacy_bioel.text.normalize import normalize_name, normalize_names
 _ID_FIELDS = {
     "json": re.compile(
         r'"text"\s*+:\s*+"(?:[^"\\]|\\.)*+"|"([^"\\\s]++)"|"(?:[^"\\]|\\.)*+"'
-        r'|(?<="xrefs")\s*+:\s*+\[(?:[^]"]|"(?:[^"\\]|\\.)*+")*+\]'
+        r'|(?<="xrefs")\s*+:\s*+\[[^][]*+\]'
     ),
     "text": re.compile(
         r"^[^\t|]+\t\d+\t\d+\t[^\t]*\t[^\t]*\t(\S+)|^[^\t|]+\t[A-Za-z_]+\t(\S+)\t(\S+)\s*$"

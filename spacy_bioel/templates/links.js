@@ -62,7 +62,7 @@ function drawPage(number) {
   });
   byId("documents").replaceChildren(...sections);
   const n = shown.reduce((sum, [, links]) => sum + links.length, 0);
-  byId("summary").textContent = `${n.toLocaleString("en")} mentions in `
+  byId("summary").textContent = `${n.toLocaleString("en")} ${n === 1 ? "mention" : "mentions"} in `
     + `${shown.length.toLocaleString("en")} of ${documents.length.toLocaleString("en")} documents`;
   for (const pager of document.querySelectorAll(".pager")) {
     pager.hidden = starts.length === 1;

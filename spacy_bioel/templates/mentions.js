@@ -78,12 +78,14 @@ function drawPiece(words, links, start, end) {
   mark.links = links;
   for (const link of links) {
     if (link.end !== end) continue;
-    mark.append(element("sup", `${link.label} ${link.ids.join(" | ") || "NIL"}`.trim()));
+    const said = link.context && link.context.assertion !== "present" ? link.context.assertion : "";
+    mark.append(element("sup", [link.label, link.ids.join(" | ") || "NIL", said].filter(Boolean).join(" ")));
   }
   return mark;
 }
 
-// Call `select` with the mentions that a person clicks, or chooses with Enter or Space.
+// Call `select` with the mentions that a person clicks, or chooses with Enter or Space. The keyboard
+// moves to the panel, and Escape leads back to the mention.
 function listen(container, select) {
   const choose = event => {
     const mark = event.target.closest("mark");
@@ -95,7 +97,12 @@ function listen(container, select) {
   };
   container.addEventListener("click", choose);
   container.addEventListener("keydown", event => {
-    if (event.key === "Enter" || event.key === " ") choose(event);
+    if (event.key !== "Enter" && event.key !== " " || !event.target.closest("mark")) return;
+    choose(event);
+    const panel = byId("panel"), mark = event.target;
+    panel.tabIndex = 0;
+    panel.focus({preventScroll: true});
+    panel.onkeydown = ({key}) => { if (key === "Escape") mark.focus(); };
   });
 }
 

@@ -154,8 +154,11 @@ def test_command(bioel, folder, tmp_path):
     assert "overlaps a longer or likelier name" in out
     bioel("explain", folder, "A common cold & <b>.", "--html", tmp_path / "why.html")
     html = (tmp_path / "why.html").read_text("utf8")
-    assert "<p>A <mark>common cold</mark> &amp; &lt;b&gt;.</p><p>Pipeline" in html
-    assert "<h2>common cold Disease: X:2</h2><p>Linked: common cold (X:2) scored highest" in html
+    assert ">common cold</mark></a>" in html and "&amp; &lt;b&gt;.</p>" in html
+    assert (
+        "<h2><bdi>common cold</bdi> Disease: X:2</h2><p>Linked: common cold (X:2) scored highest"
+        in html
+    )
     assert "<li>signs, release 2026-11, 4 concepts, fingerprint " in html
     assert "[B338]" in bioel("explain", folder, text, "--mention", "flu", status=2).err
     said = bioel("explain", folder, "A", "common", "cold.", status=2).err
