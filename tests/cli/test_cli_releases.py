@@ -46,7 +46,7 @@ def test_changes_in_files(kbs, tmp_path):
     rows = list(csv.reader((tmp_path / "out.csv").open(newline="")))
     assert rows[0] == ["change", "id", "name", "now"]
     assert ["consider", "X:3", "'=1+ague", "X:1 pyrexia\nX:4 common cold"] in rows
-    assert "<h1>Changes</h1>" in (tmp_path / "out.html").read_text("utf8")
+    assert "<h1>Changes from " in (tmp_path / "out.html").read_text("utf8")
 
 
 def test_only_what_a_file_uses(kbs, tmp_path, capsys):
