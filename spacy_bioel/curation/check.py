@@ -120,11 +120,7 @@ class Checker:
     def check(self, pair: Pair) -> CheckedId:
         """Return the finding on a pair."""
         names = tuple(name.text for name in pair.names)
-        finding = self._judge(pair.id.text, names, pair.has_name)
-        fits = (not self._judge(id, names, True).is_wrong for id in pair.ids)
-        if finding.verdict is IdVerdict.OTHER and any(fits):
-            finding = self._judge(pair.id.text, (), False)
-        return replace(finding, pair=pair)
+        return replace(self._judge(pair.id.text, names, pair.has_name), pair=pair)
 
     def check_text(self, text: str) -> list[CheckedId]:
         """Check the ids in a text, such as an answer of a language model."""

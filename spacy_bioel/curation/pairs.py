@@ -56,13 +56,11 @@ class Pair(NamedTuple):
 
     names (tuple[Cell, ...]): Strings that may be the name, the likeliest first.
     has_name (bool): Whether one of them must be the name. Otherwise, the id may stand alone.
-    ids (tuple[str, ...]): The ids in one cell, if they have one name, which must fit one of them.
     """
 
     id: Cell
     names: tuple[Cell, ...] = ()
     has_name: bool = False
-    ids: tuple[str, ...] = ()
 
 
 def named_pair(id: Cell, name: Cell | None) -> Pair:

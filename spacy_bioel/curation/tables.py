@@ -88,9 +88,9 @@ def row_pairs(
                 yield from map(named_pair, parts, names)
                 continue
             shared = named_pair(cell, name)
-            if names and shared.names:  # the name, or a part of it, must fit
+            if names and shared.names:  # the name, or a part of it, must fit each
                 within = (Cell(text, at=-1) for n in names for text in _AND.split(n.text))
-                shared = Pair(cell, (*shared.names, *within), True, tuple(p.text for p in parts))
+                shared = Pair(cell, (*shared.names, *within), True)
             yield from (shared._replace(id=part) for part in parts)
         elif parts and ids.search(cell.text):
             yield from line_pairs(cell, ids)
