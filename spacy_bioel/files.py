@@ -130,7 +130,7 @@ def fingerprint_folder(folder: Path) -> str:
     Model card files are left out, because they do not affect predictions.
     """
     digest = blake2b(digest_size=8)
-    cards = {folder / "README.md", folder / "meta.json"}
+    cards = {folder / name for name in ("README.md", "card.html", "meta.json")}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path not in cards:
             with path.open("rb") as file:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from spacy.errors import Errors as SpacyErrors
@@ -19,6 +20,7 @@ from spacy_bioel.explanation import (
     Explanation,
     Features,
     Trace,
+    candidate_cells,
     explain_link,
     releases,
 )
@@ -32,6 +34,11 @@ from spacy_bioel.mentions.pipe import MentionDetector
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY, SPANS_KEY
 from spacy_bioel.types import Candidate, KbRelease, ScoredSpan
 
+SPAN_COLUMNS = ("start", "end", "text", "label or name", "probability", "mention")
+CANDIDATE_COLUMNS = (
+    *("id", "preferred name", "matched name"),
+    *("score", "score before document context", "evidence"),
+)
 _MAX_EXCLUDED = 3
 _MIN_EXCLUDED_SCORE = 0.05
 _MAX_SIMILAR_NAMES = 3
@@ -110,6 +117,35 @@ def pieces(report: Report) -> Iterator[tuple[str, Explanation | None]]:
             yield report.text[mention.start : mention.end], mention
             end = mention.end
     yield report.text[end:], None
+
+
+def span_rows(report: Report) -> list[tuple[str, ...]]:
+    """Return the cells of `SPAN_COLUMNS` for each span that was considered as a mention."""
+    return [
+        (
+            *(str(span.start), str(span.end), span.text, span.label or span.name),
+            f"{span.probability:.4f}",
+            ": ".join(filter(None, ("yes" if span.is_mention else "no", span.reason))),
+        )
+        for span in report.considered
+    ]
+
+
+def mention_parts(report: Report) -> Iterator[tuple[Explanation, list[str], list[Any], list[str]]]:
+    """Yield each mention, the lines about it, the cells of `CANDIDATE_COLUMNS` for its candidates,
+    and the lines about other concepts."""
+    for m in report.mentions:
+        before = [m.reason, f"Looked up: {', '.join(map(repr, m.strings))}"]
+        before += [f"In the text: {m.said}"] if m.said else []
+        if not m.is_mention:
+            before.insert(0, "The pipeline does not find this mention. If it were a mention:")
+        after = [f"Similar names: {'; '.join(m.near)}"] if m.near else []
+        after += [
+            f"Not allowed for {m.label}: {concept.id} {concept.preferred} (score "
+            f"{concept.score:.2f}; types: {concept.evidence or 'none'})"
+            for concept in m.excluded
+        ]
+        yield m, before, [(c.id, *candidate_cells(c)) for c in m.candidates], after
 
 
 def _find_occurrences(doc: Doc, mention: str) -> list[Span]:

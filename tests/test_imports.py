@@ -42,7 +42,7 @@ ROOMS: dict[str, list[str]] = {
     "report": [*LINKING, "loading"],
     "corpus": [*FILES_AND_TEXT, "settings", "doc", "io"],
     "evaluation": [*LINKING, "loading"],
-    "export": [*LINKING, "loading", "evaluation"],
+    "export": [*LINKING, "loading", "report", "evaluation"],
     "curation": [*LINKING, "loading", "io", "export"],
     # "__init__" is the package itself, for its version.
     "cli": [
@@ -113,6 +113,7 @@ PACKAGES: dict[str, list[str]] = {
     "service/mcp.py": ["mcp", "pydantic"],
     "curation": ["numpy", "spacy"],
     "cli": ["numpy", "spacy", "typer", "rich"],
+    "cli/card.py": ["markdown_it"],
     "cli/partial.py": ["pydantic"],
     "__init__": ["spacy"],
 }

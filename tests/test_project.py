@@ -99,6 +99,7 @@ def test_the_card_says_what_was_measured_and_that_it_is_a_demo(folder):
     with zipfile.ZipFile(folder / WHEEL) as wheel:
         inside = "en_core_link/en_core_link-0.1.0/"
         assert wheel.read(f"{inside}README.md").decode() == card
+        assert b"<h1>en_core_link (demo)</h1>" in wheel.read(f"{inside}card.html")
         assert json.loads(wheel.read(f"{inside}meta.json"))["performance"] == meta["performance"]
     assert card.startswith("# en_core_link (demo)\n\nDemo, do not use for real work: ")
     # Scores are those of `evaluate` on the development documents, and no losses.

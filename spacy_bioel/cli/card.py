@@ -1,8 +1,8 @@
-"""`bioel card`: write a pipeline's model card, README.md and meta.json, from its scores.
+"""`bioel card`: write a pipeline's model card, README.md, card.html and meta.json, from its scores.
 
 The scores come from `bioel evaluate`, for each protocol. Scores from the training loop are left
 out, because they were measured with other weights and thresholds. The template is
-`templates/card.md`.
+`templates/card.md`; card.html is the same text with a chart of the scores.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from spacy_bioel.evaluation.protocols import protocol_summary
 from spacy_bioel.files import fingerprint_folder, replacing_text
 
 NOT_STATED = "not stated"
+CARD_FILES = ("README.md", "card.html", "meta.json")
 PURPOSE = "For research and for the curation of text; not for decisions about patients."
 _FIELDS = frozenset("protocol metric value low high n label details gold seed command".split())
 # Rows of the score table: (protocol, metric).
@@ -129,12 +130,13 @@ def card(
     code: console.Code = None,
     replace: Annotated[bool, Option("--replace", help="Replace an existing README.md.")] = False,
 ) -> None:
-    """Write the model card of a tuned and evaluated pipeline: README.md and meta.json.
+    """Write the model card of a tuned and evaluated pipeline: README.md, card.html and meta.json.
 
     The card states the corpus, the knowledge base with release, licence and fingerprint, scores by
     protocol with n and 95 % intervals, thresholds, limits, and how the pipeline was made.
-    `spacy package` puts both files into the package. SCORES replace the training
-    scores and losses that spaCy stores in meta.json.
+    card.html is the same card as a page, with a chart of the scores. `spacy package` puts all three
+    files into the package. SCORES replace the training scores and losses that spaCy stores in
+    meta.json.
 
     Example: `bioel card tuned scores.json --name notes --corpus "My notes" --licence "CC BY 4.0"`
     """
@@ -177,7 +179,7 @@ def card(
         protocols = ", ".join(dict.fromkeys(row["protocol"] for row in rows)) or "mention"
         raise BioelError(Errors.B366.format(path=scores, found=f"only {protocols}"))
     write_card(model, facts)
-    console.show_note(f"{model / 'README.md'}, {model / 'meta.json'}")
+    console.show_note(", ".join(str(model / name) for name in CARD_FILES))
 
 
 def read_scores(path: Path) -> list[dict[str, Any]]:
@@ -201,7 +203,9 @@ def size_of(path: Path) -> tuple[int, int]:
 
 
 def write_card(folder: Path, facts: Facts) -> None:
-    """Write README.md and meta.json into a pipeline folder."""
+    """Write README.md, card.html and meta.json into a pipeline folder."""
+    from markdown_it import MarkdownIt
+
     from spacy_bioel.export.pages import PAGES
 
     readme = PAGES.get_template("card.md").render(
@@ -213,6 +217,12 @@ def write_card(folder: Path, facts: Facts) -> None:
         describe=protocol_summary,
         NOT_STATED=NOT_STATED,
         PURPOSE=PURPOSE,
+    )
+    name, _, text = readme.removeprefix("# ").partition("\n")
+    # Values may contain Markdown, but no HTML; an image could be on another host.
+    markdown = MarkdownIt("js-default").disable("image")
+    page = PAGES.get_template("card.html").render(
+        title=name, card=markdown.render(text), scores=facts.shown
     )
     meta = {
         **facts.meta,
@@ -232,6 +242,6 @@ def write_card(folder: Path, facts: Facts) -> None:
         "intervals and all other facts.",
     }
     content = json.dumps(meta, indent=1, ensure_ascii=False) + "\n"
-    for file, text in (("README.md", readme), ("meta.json", content)):
+    for file, written in zip(CARD_FILES, (readme, page, content), strict=True):
         with replacing_text(folder / file, follow=False) as out:
-            out.write(text)
+            out.write(written)

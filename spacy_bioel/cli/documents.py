@@ -28,7 +28,6 @@ from spacy_bioel.files import suffix_of
 from spacy_bioel.kb.folder import has_columns
 
 if TYPE_CHECKING:
-    from spacy_bioel.explanation import Explanation
     from spacy_bioel.export.rows import Document, Totals
 
 
@@ -378,13 +377,6 @@ def suggest_command(
     console.show_note(f"{len(chosen):,} of {console.count_of(totals.documents, 'text')} suggested.")
 
 
-_SPAN_COLUMNS = ("start", "end", "text", "label or name", "probability", "mention")
-_CANDIDATE_COLUMNS = (
-    *("id", "preferred name", "matched name"),
-    *("score", "score before document context", "evidence"),
-)
-
-
 def explain_command(
     arguments: Annotated[
         list[str],
@@ -412,10 +404,8 @@ def explain_command(
 
     Example: `bioel explain "Naloxone reverses the effect of clonidine."`
     """
-    from spacy_bioel.explanation import candidate_cells
+    from spacy_bioel import report as reports
     from spacy_bioel.loading import load_model
-    from spacy_bioel.report import explain as explain_text
-    from spacy_bioel.report import pieces as pieces_of
 
     console.check_distinct([code], [json_file, html])
     if len(arguments) > 2:
@@ -424,73 +414,34 @@ def explain_command(
     text = sys.stdin.read() if text == "-" else text
     if not text.strip() or os.path.exists(text):  # no error if the text is too long for a path
         raise BioelError(Errors.B441.format(found=text))
-    report = explain_text(load_model(model, preset=preset), text, mention)
-    pieces = list(pieces_of(report))
-    spans = [
-        (
-            *(str(span.start), str(span.end), span.text, span.label or span.name),
-            f"{span.probability:.4f}",
-            ": ".join(filter(None, ("yes" if span.is_mention else "no", span.reason))),
-        )
-        for span in report.considered
-    ]
-    mentions = [
-        (m, _lines_before(m), [(c.id, *candidate_cells(c)) for c in m.candidates], _lines_after(m))
-        for m in report.mentions
-    ]
+    report = reports.explain(load_model(model, preset=preset), text, mention)
     if html is not None:
-        from spacy_bioel.export.pages import PAGES
+        from spacy_bioel.export.html import render_report
 
-        page = PAGES.get_template("explain.html").render(
-            report=report,
-            pieces=pieces,
-            span_columns=("characters", *_SPAN_COLUMNS[2:]),
-            spans=[(f"{start} to {end}", *cells) for start, end, *cells in spans],
-            candidate_columns=_CANDIDATE_COLUMNS,
-            mentions=mentions,
-        )
+        page = render_report(report, page=True)
         with console.writing(html) as file:
             file.write(page)
     if not console.write_json(json_file, asdict(report)):
         return
     parts = [
         f"[{words} -> {' | '.join(mention.ids) or 'NIL'}]" if mention else words
-        for words, mention in pieces
+        for words, mention in reports.pieces(report)
     ]
     console.show_line("".join(parts))
     console.show_line(f"Pipeline: {report.model}. {report.finds}")
     for kb in report.kbs:
         console.show_line(f"Knowledge base: {kb}")
-    if spans:
-        console.show_table(_SPAN_COLUMNS, spans, title="Spans")
-    for m, before, candidates, after in mentions:
+    if report.considered:
+        rows = reports.span_rows(report)
+        console.show_table(reports.SPAN_COLUMNS, rows, title="Spans")
+    for m, before, candidates, after in reports.mention_parts(report):
         title = " ".join(filter(None, (m.text, m.label)))
         console.show_line(f"\n{title}: {' | '.join(m.ids) or 'NIL'}")
         for line in before:
             console.show_line(line)
         if candidates:
-            console.show_table(_CANDIDATE_COLUMNS, candidates)
+            console.show_table(reports.CANDIDATE_COLUMNS, candidates)
         for line in after:
             console.show_line(line)
     if not (report.mentions or report.considered):
         console.show_line("Nothing in the text was considered a mention.")
-
-
-def _lines_before(mention: Explanation) -> list[str]:
-    """Write the lines above a mention's candidates, which describe the mention."""
-    lines = [mention.reason, f"Looked up: {', '.join(map(repr, mention.strings))}"]
-    if mention.said:
-        lines.append(f"In the text: {mention.said}")
-    if not mention.is_mention:
-        lines.insert(0, "The pipeline does not find this mention. If it were a mention:")
-    return lines
-
-
-def _lines_after(mention: Explanation) -> list[str]:
-    """Write the lines below a mention's candidates: similar names and excluded concepts."""
-    excluded = [
-        f"Not allowed for {mention.label}: {concept.id} {concept.preferred} (score "
-        f"{concept.score:.2f}; types: {concept.evidence or 'none'})"
-        for concept in mention.excluded
-    ]
-    return [f"Similar names: {'; '.join(mention.near)}", *excluded] if mention.near else excluded

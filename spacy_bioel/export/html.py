@@ -21,6 +21,14 @@ from spacy_bioel.doc import get_links, split_kb_id
 from spacy_bioel.errors import BioelError, needing
 from spacy_bioel.export.pages import PAGES, address_of
 from spacy_bioel.export.rows import LinkedText, to_row
+from spacy_bioel.report import (
+    CANDIDATE_COLUMNS,
+    SPAN_COLUMNS,
+    Report,
+    mention_parts,
+    pieces,
+    span_rows,
+)
 from spacy_bioel.settings import SPANS_KEY
 from spacy_bioel.types import Candidate, Link, opened, preferred_name, releases_of
 
@@ -196,36 +204,55 @@ def links_frame(docs: Docs, *, spans_key: str = SPANS_KEY) -> DataFrame:
     return pd.DataFrame(cells, columns=columns, dtype=object).astype(types)
 
 
+def render_report(report: Report, *, page: bool) -> str:
+    """Render an explanation as a whole page, or as a part of a page, as `render_document` does."""
+    html = PAGES.get_template("explain.html").render(
+        report=report,
+        pieces=pieces(report),
+        span_columns=("characters", *SPAN_COLUMNS[2:]),
+        spans=[(f"{start} to {end}", *cells) for start, end, *cells in span_rows(report)],
+        candidate_columns=CANDIDATE_COLUMNS,
+        mentions=mention_parts(report),
+    )
+    return html if page else html.partition("<main>")[2].partition("</main>")[0]
+
+
 def render(
-    docs: Docs,
+    docs: Docs | Report,
     *,
     spans_key: str = SPANS_KEY,
     page: bool = False,
     title: str = "Linked texts",
     jupyter: bool | None = None,
 ) -> str | None:
-    """Render linked Docs as HTML: their texts with the mentions, and tables of candidates.
+    """Render linked Docs as HTML: their texts with the mentions, and tables of candidates. Or
+    render an explanation: its text, its mentions and candidates, and the spans considered.
 
     Ids are links to their concept pages. The preferred name is shown with the matched name. In a
     notebook, the result is displayed.
 
-    docs (Doc | Iterable): A Doc, several Docs, or (Doc, id) pairs.
+    docs (Doc | Iterable | Report): A Doc, several Docs, (Doc, id) pairs, or what
+        `spacy_bioel.explain` returns.
     spans_key (str): Span group of the links.
     page (bool): Return a whole page, to be written to a file; False: a part of a page.
-    title (str): Title of the page.
+    title (str): Title of a page of Docs.
     jupyter (bool | None): Display the result in a notebook; None: only if this is a notebook.
     RETURNS (str | None): HTML; None if it was displayed.
     """
-    several = not isinstance(docs, Doc)
-    linked = [
-        LinkedText(str(id) if several else "", doc.text, tuple(get_links(doc, spans_key)))
-        for doc, id in _with_ids(docs)
-    ]
-    if page:
-        html = f"{start_page(title)}{''.join(map(page_part, linked))}{END_OF_PAGE}"
+    if isinstance(docs, Report):
+        html = render_report(docs, page=page)
     else:
-        parts = (render_document(one.text or "", one.links, title=one.id or "") for one in linked)
-        html = f'{STYLE}<div class="bioel">{"".join(parts)}</div>'
+        several = not isinstance(docs, Doc)
+        linked = [
+            LinkedText(str(id) if several else "", doc.text, tuple(get_links(doc, spans_key)))
+            for doc, id in _with_ids(docs)
+        ]
+        if page:
+            html = f"{start_page(title)}{''.join(map(page_part, linked))}{END_OF_PAGE}"
+        else:
+            html = "".join(render_document(d.text or "", d.links, title=d.id or "") for d in linked)
+    if not page:
+        html = f'{STYLE}<div class="bioel">{html}</div>'
     if jupyter or (jupyter is None and is_in_jupyter()):
         from IPython.display import HTML, display
 

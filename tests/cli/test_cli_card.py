@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import spacy
+from browser import check_page, chromium
 
 from spacy_bioel.cli.card import Facts
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -22,7 +23,7 @@ def tuned(bioel, model, corpus, tmp_path) -> Path:
 def test_the_card(bioel, tuned, corpus, tmp_path):
     about = ("--name", "mine", "--version", "1.2.3", "--author", "A. Person")
     about += ("--corpus", "My notes", "--licence", "CC BY 4.0", "--domain", "letters")
-    about += ("--train", corpus, "--limit", "Knows no children.")
+    about += ("--train", corpus, "--limit", "Knows no <b>children</b>.")
     assert "[W311]" not in bioel("card", tuned, tmp_path / "scores.json", *about).err
     card = (tuned / "README.md").read_text("utf8")
     fingerprint = KnowledgeBase.open(tuned / "bioel_linker" / "kb").fingerprint
@@ -37,10 +38,15 @@ def test_the_card(bioel, tuned, corpus, tmp_path):
         "Intervals: bootstrap over documents, seed 3.",
         "Chosen by `bioel tune` on 2 documents with 6 mentions.",
         "| `bioel_linker` | `nil_threshold` 0.",
-        "- Knows no children.\n",
+        "- Knows no <b>children</b>.\n",
         "whose ids the knowledge base lacks: 0.",
     ):
         assert said in card
+    page = (tuned / "card.html").read_text("utf8")
+    assert "<h1>en_mine</h1>" in page and 'data-name="end_to_end recall" data-value="80.0"' in page
+    assert "<li>Knows no &lt;b&gt;children&lt;/b&gt;.</li>" in page and "<td>1.2.3</td>" in page
+    with chromium() as browser:
+        check_page(browser, (tuned / "card.html").as_uri())
     # Names of the knowledge base have no label to be right or wrong.
     assert "`mention`" not in card
     meta = spacy.load(tuned).meta

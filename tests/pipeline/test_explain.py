@@ -160,6 +160,11 @@ def test_command(bioel, folder, tmp_path):
         in html
     )
     assert "<li>signs, release 2026-11, 4 concepts, fingerprint " in html
+    report = spacy_bioel.explain(spacy_bioel.load(folder), "A common cold & <b>.")
+    assert spacy_bioel.render(report, page=True, jupyter=False) == html
+    part = spacy_bioel.render(report, jupyter=False)
+    assert part.startswith("<style>") and "<body" not in part
+    assert part.partition("<section")[2].removesuffix("</div>") in html
     assert "[B338]" in bioel("explain", folder, text, "--mention", "flu", status=2).err
     said = bioel("explain", folder, "A", "common", "cold.", status=2).err
     assert "[B440] Expected [MODEL] TEXT" in said
