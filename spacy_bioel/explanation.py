@@ -30,7 +30,16 @@ from spacy_bioel.doc import (
 from spacy_bioel.errors import BioelError, Warnings
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.types import Candidate, Context, KbRelease, Link, ScoredSpan, is_tied, opened
+from spacy_bioel.types import (
+    Candidate,
+    Context,
+    KbRelease,
+    Link,
+    ScoredSpan,
+    is_tied,
+    opened,
+    type_name,
+)
 
 SpanKey = tuple[int, int, str]  # start token, end token (exclusive), label
 
@@ -123,8 +132,8 @@ class ExplainedCandidate:
     of_string (float | None): Score before document context, based on the mention's string only;
         None if this is not a candidate for the string.
     features (tuple): Name and value of each nonzero feature (see `linking.evidence`).
-    kind (str): Preferred name of the concept's type if the type is itself a concept, such as the
-        species of a gene; else "".
+    kind (str): Preferred name of the concept's type, such as the species of a gene (see
+        `types.type_name`); else "".
     """
 
     id: str
@@ -256,7 +265,10 @@ def explain_link(
     for c in link.candidates:
         row = -1 if kb is None else kb.find(c.id)
         preferred = c.name if kb is None or row < 0 else kb.preferred_name(row)
-        candidates.append(ExplainedCandidate(c.id, c.name, preferred, c.score, c.evidence))
+        kind = type_name(c.kb, c.id)
+        candidates.append(
+            ExplainedCandidate(c.id, c.name, preferred, c.score, c.evidence, kind=kind)
+        )
     # The dictionary labels mentions after it finds them; records are stored by label.
     context = context_of(Span(span.doc, span.start, span.end, link.label))
     return Explanation(

@@ -24,7 +24,7 @@ from spacy_bioel.explanation import (
     explain_link,
     releases,
 )
-from spacy_bioel.kb.knowledge_base import KnowledgeBase, search_names
+from spacy_bioel.kb.knowledge_base import search_names
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.decide import Ranking, rank_candidates
 from spacy_bioel.linking.evidence import FEATURES
@@ -285,12 +285,7 @@ def _add_evidence(explanation: Explanation, ranking: Ranking, number: int) -> Ex
     of_string = {c.id: c.score for c in ranked[with_label]}
     features = _features(generator, query.whole)
     candidates = tuple(
-        replace(
-            c,
-            of_string=of_string.get(c.id),
-            features=features.get(c.id, ()),
-            kind=_type_name(ranking.generator.kb, generator.kb, c.id),
-        )
+        replace(c, of_string=of_string.get(c.id), features=features.get(c.id, ()))
         for c in explanation.candidates
     )
     return replace(
@@ -299,15 +294,6 @@ def _add_evidence(explanation: Explanation, ranking: Ranking, number: int) -> Ex
         strings=tuple(dict.fromkeys([query.whole, *query.parts])),
         excluded=_excluded(generator, ranked[without_label], label),
     )
-
-
-def _type_name(whole: KnowledgeBase, kb: KnowledgeBase, id: str) -> str:
-    """Return the preferred name of a concept's type if `whole` contains it, else ""."""
-    row = kb.find(id)
-    for name in kb.types_of(row) if row >= 0 else ():
-        if ":" in name and (type_row := whole.find(name)) >= 0:
-            return whole.preferred_name(type_row)
-    return ""
 
 
 def _features(generator: CandidateGenerator, string: str) -> dict[str, Features]:

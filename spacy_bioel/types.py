@@ -259,6 +259,7 @@ class Opened(Protocol):
     def __getitem__(self, id: str) -> Concept: ...
     def find(self, id: str) -> int: ...
     def preferred_name(self, concept: int) -> str: ...
+    def types_of(self, concept: int) -> tuple[str, ...]: ...
     @property
     def releases(self) -> tuple[KbRelease, ...]: ...
 
@@ -320,6 +321,20 @@ def _read_preferred_name(fingerprint: str, id: str) -> str:
     kb = opened(fingerprint)
     row = kb.find(id)
     return kb.preferred_name(row) if row >= 0 else ""
+
+
+def type_name(fingerprint: str, id: str) -> str:
+    """Return the preferred name of a concept's type if the type is a concept of an open KB, such as
+    the species of a gene; else ""."""
+    with suppress(BioelError):
+        row = (kb := opened(fingerprint)).find(id)
+        with _OPENED_LOCK:
+            kbs = list(_OPENED)
+        for type in kb.types_of(row) if row >= 0 else ():
+            for other in kbs if ":" in type else ():
+                if (row := other.find(type)) >= 0:
+                    return other.preferred_name(row)
+    return ""
 
 
 def releases_of(fingerprint: str) -> tuple[str, ...]:

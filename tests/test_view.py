@@ -71,7 +71,10 @@ def test_the_table_has_the_status_with_its_cues_and_the_layout():
 
 
 def test_the_table_has_preferred_and_matched_names_and_hgvs(tmp_path):
-    concepts = [Concept("X:1", ("B-Raf kinase", "BRAF"))]
+    concepts = [
+        Concept("X:1", ("B-Raf kinase", "BRAF"), ("Gene", "Y:1")),
+        Concept("Y:1", ("<person>",)),
+    ]
     kb = made_kb(tmp_path / "kb", concepts, source="<genes>", release="2026")
     found = (Candidate("X:1", 0.5, "BRAF", "exact", kb.fingerprint), Candidate("X:2", 0.25, "b"))
     links = [
@@ -79,18 +82,20 @@ def test_the_table_has_preferred_and_matched_names_and_hgvs(tmp_path):
         Link(5, 10, "Variant", facts={"hgvs": "p.Val600Glu"}),
     ]
     section = render_document("BRAF V600E", links, title="7")
+    page = page_part(LinkedText("7", "BRAF V600E", tuple(links)))
+    assert '"preferred": "B-Raf kinase", "kind": "<person>"' in page.replace("\\u003c", "<")
     rows = section.partition("<tbody>")[2].partition("</tbody>")[0]
     assert rows == (
         '<tr><th scope="row">BRAF</th><td>Gene</td><td>X:1<details><summary>Why</summary>'
         "Linked: BRAF (X:1) scored highest (0.50), above nil_threshold."
         '</details></td><td><ol class="candidates">'
-        "<li>X:1 B-Raf kinase (matched: BRAF) <small>0.50, exact</small></li>"
+        "<li>X:1 B-Raf kinase (&lt;person&gt;) (matched: BRAF) <small>0.50, exact</small></li>"
         "<li>X:2 b <small>0.25, </small></li></ol></td></tr>"
         '<tr><th scope="row">V600E</th><td>Variant</td><td>NIL <small>hgvs p.Val600Glu</small>'
         "<details><summary>Why</summary>NIL: the knowledge base has no similar name for this "
         "mention.</details></td><td></td></tr>"
     )
-    assert f"<li>&lt;genes&gt;, release 2026, 1 concepts, fingerprint {kb.fingerprint}" in section
+    assert f"<li>&lt;genes&gt;, release 2026, 2 concepts, fingerprint {kb.fingerprint}" in section
 
 
 def test_all_that_is_shown_is_escaped():
@@ -186,8 +191,14 @@ def test_the_filters_and_the_pages(tmp_path):
         page.locator("#status").select_option("any")
         page.get_by_role("button", name="Chemical", exact=True).click()
         assert summary() == "45 mentions in 45 of 45 documents"
+        page.locator("mark").nth(19).click()  # of doc19
+        page.locator("#query").fill("doc1")
+        page.wait_for_function("shown.length === 11")
+        assert "MESH:D005334" in page.locator("#panel").inner_text()
+        assert page.locator("mark.selected").count() == 1
         page.locator("#query").fill("doc44")
         page.wait_for_function("shown.length === 1")
+        assert page.locator("#panel").inner_text().startswith("Select a mention")
         assert page.locator("#documents h2").all_inner_texts() == ["doc44"]
         page.locator("#query").fill("d009270")
         page.wait_for_function("shown.length === 0")

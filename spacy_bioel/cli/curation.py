@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import cache
 from itertools import chain, islice, tee
@@ -24,6 +24,7 @@ from spacy_bioel.text.normalize import escape_formula, table_line
 
 if TYPE_CHECKING:
     from spacy_bioel.curation.pairs import Cell, CheckedId
+    from spacy_bioel.kb.knowledge_base import KnowledgeBase
 
 _MAX_IN_TABLE = 500
 _SUFFIXES = (".jsonl", ".csv", ".tsv", ".html")
@@ -142,7 +143,7 @@ def check_ids_command(
 
     rows = ((report.finding_record(found), report.finding_cells(found)) for found in findings())
     title = f"Ids checked with {', '.join(against)}"
-    _write_report(output, title, report.FINDING_COLUMNS, rows, counts)
+    _write_report(output, title, checker.kbs, report.FINDING_COLUMNS, rows, counts)
     if fix is not None and not n_failed:
         style = sources.format_of_file(paths[0])
         with console.writing(fix) as file:
@@ -179,6 +180,7 @@ def _show_counts(counts: Counter[str], noun: str) -> None:
 def _write_report(
     outs: Collection[Path] | None,
     title: str,
+    kbs: Iterable[KnowledgeBase],
     columns: Sequence[str],
     rows: Iterator[tuple[dict[str, Any], Sequence[str]]],
     counts: Counter[str],
@@ -202,7 +204,8 @@ def _write_report(
 
                 listed = (cells for _, cells in copy)
                 about = {"title": title, "columns": columns, "rows": listed, "counts": counts}
-                file.writelines(PAGES.get_template("table.html").generate(about))
+                releases = [release for kb in kbs for release in kb.releases]
+                file.writelines(PAGES.get_template("table.html").generate(about, releases=releases))
             elif separator := {".csv": ",", ".tsv": "\t"}.get(suffix):
                 lines = chain([columns], (map(escape_formula, cells) for _, cells in copy))
                 file.writelines(table_line(cells, separator) for cells in lines)
@@ -254,9 +257,8 @@ def diff_command(
                 now = "\n".join(map(with_name, change.to)) or change.new_name
                 yield change._asdict(), (change.kind, change.id, change.name, now)
 
-    _write_report(
-        output, f"Changes from {old} to {new}", ("change", "id", "name", "now"), rows(), counts
-    )
+    title, columns = f"Changes from {old} to {new}", ("change", "id", "name", "now")
+    _write_report(output, title, (before, after), columns, rows(), counts)
     _show_counts(counts, "change")
 
 
@@ -315,7 +317,7 @@ def migrate_command(
                                 yield move._asdict() | {"place": str(place)}, cells
 
     columns_of_rest = ("status", "id", "name", "now", "place")
-    _write_report([rest] if rest else (), "Migrated ids", columns_of_rest, rows(), counts)
+    _write_report([rest] if rest else (), "Migrated ids", kbs, columns_of_rest, rows(), counts)
     _show_counts(counts, "id")
     if others or not counts:
         about = {"links": links, "old": kbs[0].where, "first": ", ".join(islice(others, 3))}

@@ -33,6 +33,7 @@ _MAX_CONFUSIONS = 20  # max. rows in the tables of confusions and strings
 _MAX_PARTS = 7  # max. labels that the bars of kinds are divided by
 _OTHER_LABELS = "other labels"
 _THRESHOLDS = [*(n / 20 for n in range(20)), 0.97, 0.99, 1.0]
+_WORDS = {"nil": "NIL", "not_nil": "not NIL", "nil_first_right": "NIL, first right"}
 _BY_LABEL = (": f1", ": accuracy@1")
 _OVER_THRESHOLDS = ("precision", "recall", "f1", "accuracy@1", "nil_accuracy")
 _PAGE_METRICS = ("precision", "recall", "f1", "accuracy@1")
@@ -99,9 +100,9 @@ def report_errors(
         for one in (score for score in scores if score.n):  # labels that gold lacks have no scores
             cells = (one.value, one.low, one.high, one.n)
             if not one.label and one.metric in _PAGE_METRICS:
-                of_all.append((one.protocol, one.metric, *cells))
+                of_all.append((_words(one.protocol), one.metric, *cells))
             if not one.label or labels or PROTOCOLS[one.protocol].given_mentions:
-                name = f"{one.protocol}: {one.metric}"
+                name = f"{_words(one.protocol)}: {one.metric}"
                 of_labels[name].append((one.label or "all labels", *cells))
         protocol = "gold" if is_given else "end_to_end"
         threshold = 0.0 if linker is None else float(linker.cfg["nil_threshold"])
@@ -218,7 +219,7 @@ def _render(errors: Sequence[LinkingError], name_of: NameOf, **shown: Any) -> st
         counts={kind: len(of_kind) for kind, of_kind in by_kind.items()},
         labels=labels,
         n_of=[
-            (kind, *(n_of[kind, label] for label in labels), len(of_kind))
+            (_words(kind), *(n_of[kind, label] for label in labels), len(of_kind))
             for kind, of_kind in by_kind.items()
             if of_kind
         ],
@@ -234,7 +235,13 @@ def _render(errors: Sequence[LinkingError], name_of: NameOf, **shown: Any) -> st
         pairing=PAIRING,
         kinds=KINDS,
         marks=MARKS,
+        words=_words,
     )
+
+
+def _words(name: str) -> str:
+    """Write the name of a kind of error or of a protocol as a page shows it."""
+    return _WORDS.get(name, name.replace("_", " "))
 
 
 def _page_facts(

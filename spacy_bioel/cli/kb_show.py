@@ -23,6 +23,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase, corrected, search_names
 from spacy_bioel.kb.vector_files import describe_vectors
 
 _NOT_ON_PAGE = ("schema", "normalizer", "generation", "types")
+_BRANCHES = "Concepts by branch; a concept may be in several."
 _MAX_BRANCH_LEVELS = 10  # of branches that are replaced by those below them
 
 MEANINGS_OF_COUNTS = {
@@ -138,12 +139,11 @@ def _charts(base: KnowledgeBase, types: dict[str, int]) -> tuple[list[Any], list
         rows.append((base.name(name), f"{len(lines):,}", "\n".join(_shorten_list(lines, 5))))
     numbers = np.diff(base.concept_offsets), n_concepts[shared]
     [n_names], [n_shared] = (bins_of(Counter(column.tolist())) for column in numbers)
-    branches = "Concepts by branch; a concept may be in several."
     prefixes = Counter(id.rpartition(":")[0] for id in base.ids)
     charts = [
         ("Concepts by number of names.", ("names", "concepts"), list(n_names.items())),
         ("Ambiguous names by number of concepts.", ("concepts", "names"), list(n_shared.items())),
-        (branches, ("branch", "concepts"), _branches(base)),
+        *([(_BRANCHES, ("branch", "concepts"), branches)] if (branches := _branches(base)) else []),
         ("Concepts by type.", ("type", "concepts"), Counter(types).most_common()),
         ("Concepts by prefix.", ("prefix", "concepts"), prefixes.most_common()),
     ]

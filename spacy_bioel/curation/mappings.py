@@ -132,7 +132,7 @@ class LinksAs:
         self._other: dict[str, str] = {}
         self._own: dict[str, str] = {}
         self.fingerprint, self.releases = f"{kb.fingerprint} as {vocabulary}", kb.releases
-        self.preferred_name, known = kb.preferred_name, set()
+        self.preferred_name, self.types_of, known = kb.preferred_name, kb.types_of, set()
         key = prefix_key(vocabulary)
         for id, xrefs in zip(kb.ids, kb.xrefs_of_all(np.arange(len(kb))), strict=True):
             for xref in (id, *xrefs):

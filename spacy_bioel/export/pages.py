@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup, escape
 
 from spacy_bioel.explanation import describe_context, reason_of
-from spacy_bioel.types import Candidate, preferred_name
+from spacy_bioel.types import Candidate, preferred_name, type_name
 
 # Addresses of the vocabularies' concept pages, by lower-case prefix.
 _CONCEPT_PAGES = {
@@ -76,9 +76,11 @@ def linked_id(id: str) -> Markup:
 
 
 def _candidate_names(candidate: Candidate) -> str:
-    """Return the preferred name, followed by the matched name if it differs."""
-    preferred, name = preferred_name(candidate.kb, candidate.id), candidate.name
-    return name if preferred in ("", name) else f"{preferred} (matched: {name})"
+    """Return the preferred name, and the type and the matched name if they say more."""
+    kind, name = type_name(candidate.kb, candidate.id), candidate.name
+    preferred = preferred_name(candidate.kb, candidate.id) or name
+    title = f"{preferred} ({kind})" if kind else preferred
+    return title if preferred == name else f"{title} (matched: {name})"
 
 
 # Hues of the labels in the starter; other labels get one of twelve hues and four edges.

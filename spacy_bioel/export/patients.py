@@ -161,7 +161,9 @@ class PatientWriter:
         is_table = self._suffix in _DELIMITERS
         start = table_line(_COLUMNS, _DELIMITERS[self._suffix]) if is_table else ""
         if self._suffix == ".html":
-            page = PAGES.get_template("patients.html").render(title="Findings of patients")
+            page = PAGES.get_template("patients.html").render(
+                title="Findings of patients", releases=self._kb.releases
+            )
             start, end = page.split("<!-- patients -->")
             return TextFormat(self._section, start=start, end=end, has_failures=True)
         document = self._packet if self.holds_one else self._table_rows

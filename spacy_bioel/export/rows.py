@@ -34,7 +34,7 @@ from spacy_bioel.evaluation import run as measuring
 from spacy_bioel.explanation import reason_of
 from spacy_bioel.loading import UserCode, find_detector, find_linker, spans_key
 from spacy_bioel.parallel import use_one_thread
-from spacy_bioel.types import AnnotatedText, Link, Mention, preferred_name
+from spacy_bioel.types import AnnotatedText, Link, Mention, preferred_name, type_name
 
 _Item = TypeVar("_Item")
 Result = TypeVar("Result")
@@ -410,7 +410,7 @@ def to_row(linked: LinkedText, *, xrefs: bool = False, explain: bool = False) ->
 
     xrefs (bool): Whether to include candidates' cross-references, as "xrefs".
     explain (bool): Whether to include the reason for each link, as "why", and the preferred names
-        of candidates, as "preferred", if the knowledge base is open.
+        of candidates and of their types, as "preferred" and "kind", if the knowledge base is open.
     """
     error = linked.error and asdict(linked.error)
     links = [_link_row(linked, link, xrefs=xrefs, explain=explain) for link in linked.links]
@@ -432,8 +432,10 @@ def _link_row(linked: LinkedText, link: Link, *, xrefs: bool, explain: bool) -> 
         values = {key: getattr(candidate, key) for key in ("id", "score", "name", "evidence")}
         if xrefs:
             values["xrefs"] = list(candidate.xrefs)
-        if explain and (preferred := preferred_name(candidate.kb, candidate.id)):
-            values["preferred"] = preferred
+        if explain:
+            names = {"preferred": preferred_name, "kind": type_name}
+            named = {key: name_of(candidate.kb, candidate.id) for key, name_of in names.items()}
+            values |= {key: name for key, name in named.items() if name}
         row["candidates"].append(values)
     row |= {name: value for name, value in link.facts.items() if value is not None}
     if explain:

@@ -123,7 +123,7 @@ class LinkRequest(_Strict):
     explain: bool = Field(
         default=False,
         strict=True,
-        description="Whether links include a reason, and candidates the preferred name",
+        description="Whether links include a reason, and candidates the preferred name and species",
     )
 
 
@@ -136,6 +136,7 @@ class CandidateOut(BaseModel):
     evidence: str = Field(description='Sources of evidence, strongest first, such as "exact+dense"')
     xrefs: list[str] | None = Field(default=None, description="Cross-references, if requested")
     preferred: str | None = Field(default=None, description="The preferred name, if requested")
+    kind: str | None = Field(default=None, description="The species of a gene, if requested")
 
 
 class CueOut(BaseModel):

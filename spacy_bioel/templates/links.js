@@ -2,7 +2,8 @@
 const MAX_DOCUMENTS = 20, MAX_CHARACTERS = 200000;  // on one page
 const documents = [], concepts = {};
 const filters = {hidden: new Set(), query: "", status: "", lowest: 0};
-let shown = [], starts = [0], page = 0;
+const hint = [...byId("panel").childNodes];
+let shown = [], starts = [0], page = 0, selected = null;
 
 function readDocuments() {
   for (const node of document.querySelectorAll("script.document")) {
@@ -48,6 +49,7 @@ function applyFilters() {
     }
     size += read.text.length;
   });
+  if (!shown.some(([, links]) => links.includes(selected))) byId("panel").replaceChildren(...hint);
   drawPage(0);
 }
 
@@ -61,6 +63,9 @@ function drawPage(number) {
     return element("section", read.id ? [element("h2", isolated(read.id)), text] : text);
   });
   byId("documents").replaceChildren(...sections);
+  for (const mark of document.querySelectorAll("mark")) {
+    mark.classList.toggle("selected", mark.links.includes(selected));
+  }
   const n = shown.reduce((sum, [, links]) => sum + links.length, 0);
   byId("summary").textContent = `${n.toLocaleString("en")} ${n === 1 ? "mention" : "mentions"} in `
     + `${shown.length.toLocaleString("en")} of ${documents.length.toLocaleString("en")} documents`;
@@ -77,19 +82,21 @@ function drawPage(number) {
 }
 
 function select(links, read) {
+  selected = links[0];
   byId("panel").replaceChildren(...links.flatMap(link => [
     ...drawLink(link, read.text, showId, nameOf),
     ...link.ids.filter(id => id in concepts).flatMap(id => drawConcept(concepts[id], showId)),
-  ]), ...(read.kbs.length ? [element("h3", "Knowledge bases"),
-    element("ul", read.kbs.map(kb => element("li", kb, {class: "soft"})))] : []));
+  ]));
 }
 
-function drawFilters() {
-  const labels = new Set(), statuses = new Set();
+function drawHead() {
+  const labels = new Set(), statuses = new Set(), kbs = new Set(documents.flatMap(read => read.kbs));
   for (const {links} of documents) for (const link of links) {
     labels.add(link.label);
     statuses.add(statusOf(link));
   }
+  byId("kbs").hidden = !kbs.size;
+  byId("kbs").lastChild.replaceChildren(...[...kbs].sort().map(kb => element("li", kb)));
   byId("labels").replaceChildren(...[...labels].sort().map(label => {
     const [hue, edge] = styleOf(label), button = element("button",
       [element("span", "", {class: "swatch", style: `--hue: ${hue}; --edge-style: ${edge}`}),
@@ -120,5 +127,5 @@ byId("lowest").oninput = event => {
 };
 byId("filters").onsubmit = event => event.preventDefault();
 readDocuments();
-drawFilters();
+drawHead();
 applyFilters();

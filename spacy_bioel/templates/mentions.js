@@ -125,7 +125,7 @@ function drawLink(link, text, showId, nameOf) {
   const said = context ? [context.assertion, context.relative, context.layout, ...cues] : [];
   const candidates = link.candidates.map(c => {
     const name = c.preferred || nameOf(c.id) || c.name;
-    return element("li", [showId(c.id), " ", isolated(name),
+    return element("li", [showId(c.id), " ", isolated(name), c.kind ? ` (${c.kind})` : "",
       name === c.name ? "" : element("small", [" matched: ", isolated(c.name)]),
       element("small", ` ${c.score.toFixed(2)}, ${c.evidence}`), drawScore(c.score)]);
   });

@@ -121,6 +121,8 @@ def test_the_charts_show_the_figures_of_the_evaluation(bioel, model, corpus, tmp
         for row in json.loads(json_file.read_text("utf8"))
     }
     charts, rows = charts_of(parse_page(out)), read_table(table, "\t")
+    for row in rows:
+        row["kind"] = row["kind"].replace("_", " ")
     kinds = Counter(row["kind"] for row in rows)
     bars = charts["Errors by kind."].findall(f"{SVG}g")
     assert {bar.attrib["data-name"]: int(bar.attrib["data-value"]) for bar in bars} == kinds
