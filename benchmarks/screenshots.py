@@ -34,6 +34,7 @@ from benchmarks.browser import (
     watch,
 )
 from benchmarks.record import Row, question, rows_of
+from spacy_bioel import load
 from spacy_bioel.cli.console import show_note
 from spacy_bioel.export.pages import PAGES as TEMPLATES
 
@@ -67,7 +68,7 @@ class Shown(NamedTuple):
     name (str): Of its file and its pictures.
     templates (str): What it is made from, relative to the package; templates that these include
         need not be listed. "": it has no picture.
-    command (str): Arguments of `bioel` that write NAME.html.
+    command (str): Arguments of `bioel` that write NAME.html, or pipeline/card.html.
     click (str): Element that is selected before the picture is taken.
     """
 
@@ -84,8 +85,12 @@ PAGES = (
         "errors",
         "templates/errors.html",
         "evaluate starter dev.pubtator.txt --prefix MESH --annotates Disease --annotates Chemical"
-        " --html errors.html",
+        " --json scores.json --html errors.html",
         "a[href='#counts']",
+    ),
+    # After "errors", which writes the scores.
+    Shown(
+        "card", "templates/card.html", "card pipeline scores.json --name small --replace", "summary"
     ),
     Shown("check", "templates/table.html", "check answer.md --all -o check.html"),
     Shown("kb", "templates/report.html", "kb info starter:mesh --html kb.html"),
@@ -163,6 +168,7 @@ def _addresses(folder: Path) -> Iterator[dict[str, str]]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf8")
     shutil.copytree(ROOT / "training/assets/corpus", folder, dirs_exist_ok=True)
+    load().to_disk(folder / "pipeline")
     # Run in the folder, so that the pages do not show paths of this machine.
     for shown in PAGES:
         if shown.command:
@@ -172,6 +178,7 @@ def _addresses(folder: Path) -> Iterator[dict[str, str]]:
     mkdocs = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", f"{folder}/site"]
     subprocess.run(mkdocs, cwd=ROOT, check=True)
     addresses = {shown.name: (folder / f"{shown.name}.html").as_uri() for shown in PAGES}
+    addresses["card"] = (folder / "pipeline" / "card.html").as_uri()
     addresses["documentation"] = (folder / "site" / "index.html").as_uri()
     with _service() as address:
         yield {**addresses, "service": address}

@@ -326,15 +326,19 @@ def _read_preferred_name(fingerprint: str, id: str) -> str:
 def type_name(fingerprint: str, id: str) -> str:
     """Return the preferred name of a concept's type if the type is a concept of an open KB, such as
     the species of a gene; else ""."""
+    types: tuple[str, ...] = ()
     with suppress(BioelError):
-        row = (kb := opened(fingerprint)).find(id)
-        with _OPENED_LOCK:
-            kbs = list(_OPENED)
-        for type in kb.types_of(row) if row >= 0 else ():
-            for other in kbs if ":" in type else ():
-                if (row := other.find(type)) >= 0:
-                    return other.preferred_name(row)
-    return ""
+        types = _read_concept_types(fingerprint, id)
+    with _OPENED_LOCK:
+        kbs = [kb.fingerprint for kb in _OPENED] if types else []
+    return next((name for type in types for kb in kbs if (name := preferred_name(kb, type))), "")
+
+
+@lru_cache(maxsize=1 << 16)
+def _read_concept_types(fingerprint: str, id: str) -> tuple[str, ...]:
+    kb = opened(fingerprint)
+    row = kb.find(id)
+    return tuple(type for type in kb.types_of(row) if ":" in type) if row >= 0 else ()
 
 
 def releases_of(fingerprint: str) -> tuple[str, ...]:

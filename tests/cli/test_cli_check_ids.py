@@ -49,8 +49,9 @@ def test_nothing_is_wrong(check, tmp_path):
     assert check(path) == (0, "", "2 ids: 1 agrees, 1 synonym.\n")
 
 
-def test_wrong_ids_are_listed_with_their_place(check, tmp_path):
-    path = written(tmp_path / "a.md", "Seizure (HP:0001250)\n- Ataxia (HP:0001250)\n")
+def test_wrong_ids_are_listed_with_their_place(check, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the table would wrap a long path
+    path = written(Path("a.md"), "Seizure (HP:0001250)\n- Ataxia (HP:0001250)\n")
     status, table, notes = check(path)
     assert status == 1
     assert "Ataxia" in table and "HP:0001251 Ataxia 1.00" in table and "line 2, column 11" in table
@@ -130,6 +131,7 @@ def test_csv_and_html(check, tmp_path):
     header, row = csv.reader((tmp_path / "o.csv").open(newline=""))
     assert row[0] == "'=1+<b>Ataxia" and header[1] == "id"
     page = (tmp_path / "o.html").read_text("utf8")
+    assert "<summary>Knowledge bases</summary><ul><li>" in page
     assert "&lt;b&gt;Ataxia" in page and "http://purl.obolibrary.org/obo/HP_0001251" in page
 
 

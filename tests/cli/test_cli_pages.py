@@ -215,6 +215,7 @@ def test_findings_of_patients_on_timelines(bioel, kb, patients, tmp_path):
     page = tmp_path / "patients.html"
     bioel("patient", kb, patients, "-o", page)
     text, found = page.read_text("utf8"), {}
+    assert "<ul><li>made &lt;b&gt;, release 2026, 7 concepts, fingerprint " in text
     for part in text.split("<section>")[1:]:
         (tmp_path / "part.html").write_text(part, encoding="utf8")
         for elements in Charts(tmp_path / "part.html").found.values():
