@@ -43,7 +43,7 @@ def test_the_card(bioel, tuned, corpus, tmp_path):
     ):
         assert said in card
     page = (tuned / "card.html").read_text("utf8")
-    assert "<h1>en_mine</h1>" in page and 'data-name="end_to_end recall" data-value="80.0"' in page
+    assert "<h1>en_mine</h1>" in page and 'data-name="end to end recall" data-value="80.0"' in page
     assert "<li>Knows no &lt;b&gt;children&lt;/b&gt;.</li>" in page and "<td>1.2.3</td>" in page
     with chromium() as browser:
         check_page(browser, (tuned / "card.html").as_uri())
