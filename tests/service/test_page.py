@@ -99,6 +99,8 @@ def test_it_works_at_every_width_with_the_keyboard_and_a_screen_reader(browser, 
         page.locator("#concept h3").wait_for()
         page.click("#table summary")
         page.click("#compare summary")
+        page.locator("#table table").wait_for()  # drawn after the click
+        page.locator("#compare mark").first.wait_for()
 
     check_page(browser, f"{address}/", use=use)
 
