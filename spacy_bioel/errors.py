@@ -324,6 +324,7 @@ class Errors(metaclass=_Coded):
     B607 = "A document has the id {id!r:.40}, but note_id in NOTE_NLP is an integer. Name the documents by their note_id: in the column id of a table, or as 123.txt in a folder."
     B609 = "{kb} has no cross-reference to {name}; it has some to {known}. Correct --as, or add mappings: bioel kb add KB --sssom FILE"
     B637 = "The id {id!r:.80} was retired in the knowledge base {kb} without a replacement. Ids to consider instead: {others}. Choose one of them, or search by name."
+    B638 = "The weight {key} contains infinity or NaN, so the model cannot be quantised. Train it again with a lower learning rate, or use an earlier checkpoint."
     B638 = "There is nothing to add. Name a source, or mappings: --sssom FILE"
 
 
@@ -384,6 +385,7 @@ class Warnings(metaclass=_Coded):
     W414 = "Cross-references left out, because they or the ids of their concepts do not have the form PREFIX:ID: {n:,} ({first})."
     W415 = "All concept ids in NOTE_NLP are 0, because {kb} has no cross-reference to OMOP. Link with a knowledge base of OMOP vocabularies, which `bioel kb build kb/omop athena/` builds from a download of https://athena.ohdsi.org."
     W416 = "Tables and JSON or YAML files in which no ids were found: {n:,} ({first}). For a table with codes, name their column and prefix: --columns id=Code,name=Finding --prefix SNOMED. In JSON and YAML, ids need their prefix, or a key such as hpo_id."
+    W417 = "numkong, which multiplies whole numbers, cannot be used here ({error}). NumPy multiplies them instead: the results are the same, but it takes longer. Update or uninstall numkong."
     W455 = "Using only the knowledge base, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."
     W477 = "{path}: unreadable cross-references and definitions are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
     W478 = "{path}: synonyms were split at {used!r}; rows with a semicolon there: {semicolons:,}, with a bar: {bars:,}. If this is wrong, build again with --synonym-separator TEXT."

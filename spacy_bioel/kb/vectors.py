@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns import RawFile, entries_of, give_back
+from spacy_bioel.integers import EXACT_LIMIT, LARGEST, whole_numbers, whole_products
 from spacy_bioel.parallel import even_slices, one_thread_each
 from spacy_bioel.types import FloatArray, IntArray
 
@@ -24,6 +25,7 @@ Steps = Sequence[Sequence[float]]  # steps of an approximate search (see `kb.fai
 
 _FINE = 256  # number of values that the fine part can take
 _LARGEST = 127 * _FINE
+_EXACT_LIMIT = 1 << 52  # float64 represents all whole numbers up to this
 
 _RESCORED_PER_BLOCK = 4096  # candidates whose exact scores are computed together
 _QUERIES_PER_BLOCK = 256
@@ -82,11 +84,16 @@ class QuantizedVectors:
 
     def take(self, rows: IntArray | slice) -> FloatArray:
         """Dequantise some rows. rows: shape (...,); returns shape (..., dim)."""
-        vectors = self.codes[rows].astype(np.float32) * np.float32(_FINE)
-        vectors += self.fine[rows]
-        vectors -= np.float32(_FINE // 2)
+        vectors = self.whole(rows)
         vectors *= self.scales[rows][..., None]
         return vectors
+
+    def whole(self, rows: IntArray | slice) -> FloatArray:
+        """Return some rows as whole numbers, without their scales. Shape (..., dim)."""
+        numbers = self.codes[rows].astype(np.float32) * np.float32(_FINE)
+        numbers += self.fine[rows]
+        numbers -= np.float32(_FINE // 2)
+        return numbers
 
 
 def quantize(vectors: NDArray[np.floating]) -> QuantizedVectors:
@@ -141,7 +148,9 @@ class ExactIndex:
         bound = np.full(n_queries, -np.inf, np.float32)
         # Rows above the bound are collected before they are merged into `best`: sorting is slow.
         query, keys = np.zeros(0, np.uint16), np.zeros(0, np.uint64)
-        for start, products in _products(self.vectors.codes, queries.T, block_rows=size):
+        whole = whole_numbers(queries, largest=LARGEST)[0]
+        for start, sums in _products(self.vectors.codes, whole, block_rows=size):
+            products = sums.astype(np.float32, copy=False)
             products *= self.vectors.scales[start : start + len(products), None]
             highest = _highest_of_groups(products)
             if len(highest) >= width and not np.isfinite(bound).all():
@@ -162,18 +171,13 @@ class ExactIndex:
 
 def _products(
     codes: NDArray[np.int8], queries: FloatArray, *, block_rows: int
-) -> Iterator[tuple[int, FloatArray]]:
-    """Multiply codes by queries, of shape (dim, n_queries), block by block.
+) -> Iterator[tuple[int, NDArray]]:
+    """Multiply codes by queries of whole numbers, shape (n_queries, dim), block by block.
 
-    YIELDS (tuple): First row of a block, and its products, which are valid until the next block.
+    YIELDS (tuple): First row of a block, and its products.
     """
-    # The buffers are reused: allocating new pages takes longer than filling them.
-    rows = np.empty((block_rows, codes.shape[1]), np.float32)
-    products = np.empty((block_rows, queries.shape[1]), np.float32)
     for start in range(0, len(codes), block_rows):
-        n = min(block_rows, len(codes) - start)
-        np.copyto(rows[:n], codes[start : start + n])
-        yield start, np.matmul(rows[:n], queries, out=products[:n])
+        yield start, whole_products(codes[start : start + block_rows], queries)
 
 
 def checked_queries(queries: FloatArray, vectors: QuantizedVectors) -> FloatArray:
@@ -210,13 +214,16 @@ def _exact_scores(
 ) -> FloatArray:
     """Return the exact scores of candidates, -inf for row -1. Same shape as rows."""
     scores = np.full(rows.size, -np.inf, np.float32)
+    # Sums of products are whole numbers that float64 represents exactly.
+    queries, step = whole_numbers(queries, largest=_EXACT_LIMIT // (_LARGEST * queries.shape[1]))
     flat = rows.ravel()
     order = np.argsort(flat, kind="stable")  # so that each page is read once for all queries
     order = order[flat[order] >= 0]
     for start in range(0, len(order), _RESCORED_PER_BLOCK):
         positions = order[start : start + _RESCORED_PER_BLOCK]
-        taken = vectors.take(flat[positions]).astype(np.float64)
-        scores[positions] = np.einsum("nd,nd->n", taken, queries[positions // rows.shape[1]])
+        row, query = flat[positions], positions // rows.shape[1]
+        sums = np.einsum("nd,nd->n", vectors.whole(row).astype(np.float64), queries[query])
+        scores[positions] = sums * step[query, 0] * vectors.scales[row]
         if lean:
             give_back(vectors.codes, vectors.fine)
     return scores.reshape(rows.shape)
@@ -294,7 +301,6 @@ MIN_COARSE_NAMES = 1 << 15
 _SAMPLED_VECTORS = 1 << 14  # vectors used to compute the components
 _VECTORS_PER_BLOCK = 1 << 14  # vectors projected together
 _RESIDUAL_SHARE = 0.4  # expected contribution to a product, as a share of the residual's length
-_EXACT_LIMIT = 1 << 24  # whole numbers up to this are exact in float32
 _NEAR_PER_CANDIDATE = 4  # vectors with near codes to find per candidate
 _CODES_STRIDE = 8  # step of a sample of codes that determines which codes are near
 _CODES_PER_BLOCK = 1 << 12  # codes that fit into the processor's cache
@@ -338,7 +344,8 @@ class TwoStageIndex(ExactIndex):
         query, row = self._near_codes(queries, n=_NEAR_PER_CANDIDATE * width)
         bounds = np.searchsorted(query, np.arange(len(queries) + 1))
         best = np.full((len(queries), width), -1, np.int64)
-        for i, vector in enumerate(queries):
+        largest = EXACT_LIMIT // (LARGEST * queries.shape[1])
+        for i, vector in enumerate(whole_numbers(queries, largest=largest)[0]):
             rows = row[bounds[i] : bounds[i + 1]]
             scores = self.vectors.codes[rows].astype(np.float32) @ vector
             scores *= self.vectors.scales[rows]
@@ -353,11 +360,8 @@ class TwoStageIndex(ExactIndex):
         codes, projection = self.vectors.coarse
         # In float64, so that rounding does not depend on the other queries.
         projected = queries.astype(np.float64) @ projection
-        largest = np.abs(projected).max(axis=1, keepdims=True)
-        # Scaled so that every sum of products is a whole number that float32 represents exactly.
-        projected *= (_EXACT_LIMIT // (128 * codes.shape[1]) - 1) / np.maximum(largest, 1e-12)
-        wanted = np.rint(projected).T.astype(np.float32, order="C")
-        sample = (codes[::_CODES_STRIDE].astype(np.float32) @ wanted).T.copy()
+        wanted = whole_numbers(projected, largest=LARGEST)[0].astype(np.float32)
+        sample = whole_products(wanted, codes[::_CODES_STRIDE].copy())
         nth = max(0, sample.shape[1] - n // _CODES_STRIDE)
         bound = np.partition(sample, nth, axis=1)[:, nth]
         positions = []

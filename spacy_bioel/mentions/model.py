@@ -112,7 +112,7 @@ def mention_model(
         _forward_detector,
         init=None,
         layers=[tok2vec],
-        attrs={"kind": kind, "max_width": max_width, "settings": settings},
+        attrs={"kind": kind, "max_width": max_width, "settings": settings, "quantized": False},
         dims={"nO": None},
         refs={"tok2vec": tok2vec, "scorer": None},
     )
@@ -171,7 +171,7 @@ def find_spans(
     kind, scorer, width = model.attrs["kind"], model.get_ref("scorer"), model.attrs["max_width"]
     is_torch_only = needs_torch(scorer)
     uses_torch = is_torch_only or is_on_gpu(scorer)
-    weights = {} if uses_torch else weights_of(scorer)
+    weights, quantized = {} if uses_torch else weights_of(scorer), model.attrs["quantized"]
     # Spans in a part depend on this many tokens before and after it; None: on whole documents.
     margin = 2 * (width - 1) if kind.is_local and not is_torch_only else None
 
@@ -180,12 +180,14 @@ def find_spans(
         if uses_torch:
             logits = scorer.ops.to_numpy(scorer.predict(inputs))
         else:
-            logits = kind.infer(weights, *inputs, max_width=width)
+            logits = kind.infer(weights, *inputs, max_width=width, quantized=quantized)
         spans, probabilities = kind.decode(logits[without_margin], inputs[1], min_probability)
         return spans + np.array([first, first, 0]), probabilities
 
     with one_thread_each() as parallel_map:
-        vectors = token_vectors(model.get_ref("tok2vec"), batch.docs, parallel_map=parallel_map)
+        vectors = token_vectors(
+            model.get_ref("tok2vec"), batch.docs, parallel_map=parallel_map, quantized=quantized
+        )
         found = parallel_map(find, _split_batch(vectors, batch, margin))
     spans, probabilities = zip(*found, strict=True)
     return np.concatenate(spans), np.concatenate(probabilities)
@@ -224,6 +226,7 @@ def _matches_between(matches: IntArray, low: int, high: int) -> IntArray:
 def _forward_detector(
     model: MentionModel, batch: MentionBatch, is_train: bool
 ) -> tuple[FloatsXd, Callable[[FloatsXd], list[Doc]]]:
+    model.attrs["quantized"] &= not is_train
     tokens, backprop_tokens = read_tokens(model.get_ref("tok2vec"), batch.docs, is_train)
     lengths = np.array([len(doc) for doc in batch.docs], dtype=np.int64)
     inputs = (tokens, lengths, batch.spans, batch.words)
@@ -279,14 +282,18 @@ def _decode_spans(
     logits: Logits, lengths: IntArray, min_probability: float
 ) -> tuple[TokenSpans, FloatArray]:
     """Decode all spans with at least the minimum probability, including overlapping spans."""
-    p = _sigmoid(logits)
-    start, width, label = np.nonzero((p >= min_probability) & np.isfinite(logits))
-    return np.stack([start, start + width + 1, label], axis=1), p[start, width, label]
+    # Most spans are far below the minimum; the probabilities of the others are compared exactly.
+    lowest = np.log(np.maximum(min_probability, 1e-30)) - 1
+    start, width, label = np.nonzero(logits > lowest)
+    p = _sigmoid(logits[start, width, label])
+    kept = p >= min_probability
+    return np.stack([start, start + width + 1, label], axis=1)[kept], p[kept]
 
 
 def _sigmoid(logits: Logits) -> Logits:
     # Clipped: exp would overflow for the linear scores of wide spans.
-    return (1 / (1 + np.exp(-np.maximum(logits, -80.0)))).astype("float32")
+    # In float64, whose last digits depend on the processor, but hardly ever those of the result.
+    return (1 / (1 + np.exp(-np.maximum(logits, -80.0, dtype=np.float64)))).astype("float32")
 
 
 _ENUMERATOR = DetectorKind(

@@ -12,7 +12,7 @@ If any layer is not recognised, the tok2vec's own `predict` runs instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from spacy.tokens import Doc
 from thinc.api import Model, NumpyOps, zero_init
 from thinc.types import Floats2d
 
+from spacy_bioel.integers import IntegerMatrix
 from spacy_bioel.types import FloatArray, IntArray
 
 Weights = Mapping[str, NDArray]
@@ -31,12 +32,19 @@ Shapes = dict[str, tuple[int, ...]]
 STARTS_PER_BLOCK = 512
 
 
-def linear(x: FloatArray, weight: FloatArray, bias: FloatArray | None = None) -> FloatArray:
+def linear(
+    x: FloatArray, weight: FloatArray | IntegerMatrix, bias: FloatArray | None = None
+) -> FloatArray:
     """Compute x W' + b. x: shape (n, width in); weight: (width out, width in)."""
-    y = x @ weight.T
+    y = weight.times(x) if isinstance(weight, IntegerMatrix) else x @ weight.T
     if bias is not None:
         y += bias
     return y
+
+
+def maybe_quantized(weight: FloatArray, quantized: bool) -> FloatArray | IntegerMatrix:
+    """Return a weight matrix for `linear`, rounded to whole numbers if the model is quantised."""
+    return IntegerMatrix.of(weight) if quantized else weight
 
 
 def relu(x: FloatArray) -> FloatArray:
@@ -46,12 +54,24 @@ def relu(x: FloatArray) -> FloatArray:
 
 def layer_norm(x: FloatArray, gain: FloatArray, bias: FloatArray, *, epsilon: float) -> FloatArray:
     """Scale each row to mean 0 and variance 1, then multiply by gain and add bias."""
-    y = x - x.mean(axis=1, keepdims=True)
-    variance = np.einsum("ij,ij->i", y, y) / np.float32(x.shape[1])
-    y /= np.sqrt(variance + np.float32(epsilon))[:, None]
+    width = np.float32(x.shape[1])
+    y = x - _row_sums(x) / width
+    y /= np.sqrt(_row_sums(y * y) / width + np.float32(epsilon))
     y *= gain
     y += bias
     return y
+
+
+def _row_sums(x: FloatArray) -> FloatArray:
+    """Add up each row, half by half, because the order in which NumPy adds depends on the processor.
+    Returns shape (n, 1)."""
+    while (width := x.shape[1]) > 1:
+        half = width // 2
+        sums = x[:, :half] + x[:, half : 2 * half]
+        if width % 2:
+            sums[:, 0] += x[:, -1]
+        x = sums
+    return x
 
 
 # Detectors: logits from token vectors and gazetteer matches. Equations are in `models.networks`.
@@ -77,25 +97,27 @@ def add_matches(
 
 def _add_rows(x: FloatArray, positions: IntArray, rows: FloatArray) -> None:
     """Add each row to x at its position, in order; a position may occur several times."""
-    if not len(positions):
-        return
     order = np.argsort(positions, kind="stable")
     in_order = positions[order]
     first = np.flatnonzero(np.diff(in_order, prepend=-1))
-    x[in_order[first]] += np.add.reduceat(rows[order], first)
+    n_same = np.diff(first, append=len(order))
+    for i in range(n_same.max(initial=0)):  # the i-th row of each position
+        at = order[first[n_same > i] + i]
+        x[positions[at]] += rows[at]
 
 
 def span_logits(
     weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray,
-    *, max_width: int,
+    *, max_width: int, quantized: bool,
 ) -> FloatArray:  # fmt: skip
     """Score all spans; see `models.networks.SpanScorer.forward` for arguments and shape."""
     n = len(tokens)
     tokens = add_matches(weights, tokens, spans, words)
-    starts = linear(tokens, weights["start.weight"], weights["start.bias"])
-    padding = np.zeros((max_width - 1, starts.shape[1]), np.float32)
-    ends = np.concatenate([tokens @ weights["end.weight"].T, padding])
-    content = np.concatenate([tokens @ weights["content.weight"].T, padding])
+    parts = [weights[f"{name}.weight"] for name in ("start", "end", "content")]
+    padded = np.zeros((n + max_width - 1, 3 * len(parts[0])), np.float32)
+    padded[:n] = linear(tokens, maybe_quantized(np.concatenate(parts), quantized))
+    starts, ends, content = np.split(padded, 3, axis=1)
+    starts = starts[:n] + weights["start.bias"]
     if "output.weight" in weights:
         logits = _hidden_logits(weights, starts, ends, content, spans)
     else:
@@ -112,7 +134,8 @@ def _hidden_logits(
     weights: Weights, starts: FloatArray, ends: FloatArray, content: FloatArray, spans: IntArray
 ) -> FloatArray:
     """Score spans with a hidden layer, block by block (see `models.networks.SpanScorer`)."""
-    output, widths = weights["output.weight"], weights["width.weight"]
+    # In float64: the order of additions hardly ever changes the result, as float32.
+    output, widths = weights["output.weight"].astype(np.float64), weights["width.weight"]
     n, max_width = len(starts), len(widths)
     logits = np.empty((n, max_width, len(output)), np.float32)
     for low in range(0, n, STARTS_PER_BLOCK):
@@ -129,18 +152,19 @@ def _hidden_logits(
             start, _, feature = inside[inside[:, 1] == width].T
             if len(start):
                 _add_rows(hidden, start - low, weights["span_features.weight"][feature])
-            logits[low:high, width] = relu(hidden) @ output.T
+            logits[low:high, width] = linear(relu(hidden), output)
     logits += weights["output.bias"]
     return logits
 
 
 def tag_logits(
     weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray,
-    *, max_width: int,
+    *, max_width: int, quantized: bool,
 ) -> FloatArray:  # fmt: skip
     """Score all tags (see `models.networks.TagScorer.forward`)."""
     tokens = add_matches(weights, tokens, spans, words)
-    return linear(tokens, weights["output.weight"], weights["output.bias"])
+    output = maybe_quantized(weights["output.weight"], quantized)
+    return linear(tokens, output, weights["output.bias"])
 
 
 def _linear_shapes(name: str, width_out: int, width_in: int) -> Shapes:
@@ -183,17 +207,24 @@ class NumpyResCNN:
     weights (Weights): Weights of the torch network.
     tables (Weights): Frozen embeddings (see `models.networks.FrozenEmbeddings`).
     widths (Sequence[int]): Odd filter widths.
+    quantized (bool): Whether products are those of whole numbers.
     """
 
-    def __init__(self, weights: Weights, tables: Weights, *, widths: Sequence[int]) -> None:
+    def __init__(
+        self, weights: Weights, tables: Weights, *, widths: Sequence[int], quantized: bool = False
+    ) -> None:
         # Copied, as in `_Block`, because training modifies a network's arrays in place.
         self.weights = {
-            name: array.copy() for name, array in weights.items() if not name.startswith("blocks.")
+            name: maybe_quantized(array.copy(), quantized and array.ndim > 1)
+            for name, array in weights.items()
+            if not name.startswith("blocks.")
         }
         self.tables = tables
         self.has_positions = bool(tables["positions"].any())
         n_blocks = 1 + max(int(k.split(".")[1]) for k in weights if k.startswith("blocks."))
-        self.blocks = [_Block(weights, f"blocks.{i}.", widths) for i in range(n_blocks)]
+        self.blocks = [
+            _Block(weights, f"blocks.{i}.", widths, quantized) for i in range(n_blocks)
+        ]
 
     def _linear(self, x: FloatArray, name: str) -> FloatArray:
         return linear(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
@@ -234,7 +265,9 @@ class NumpyResCNN:
 class _Block:
     """Encoding block with filters sorted from widest to narrowest."""
 
-    def __init__(self, weights: Weights, prefix: str, widths: Sequence[int]) -> None:
+    def __init__(
+        self, weights: Weights, prefix: str, widths: Sequence[int], quantized: bool
+    ) -> None:
         filters = [weights[f"{prefix}convolutions.{i}.weight"] for i in range(len(widths))]
         order = sorted(range(len(widths)), key=lambda i: -widths[i])
 
@@ -243,19 +276,19 @@ class _Block:
             return np.concatenate([filters[i][:, :, widths[i] // 2 + offset] for i in reaching])
 
         reach = max(widths) // 2
-        self.centre = taps(0)
+        centre = taps(0)
         self.bias = np.concatenate([weights[f"{prefix}convolutions.{i}.bias"] for i in order])
         sides = {offset: taps(offset) for offset in range(-reach, reach + 1) if offset}
         self.offsets = [(offset, len(rows)) for offset, rows in sides.items()]
-        self.sides = np.concatenate([self.centre[:0], *sides.values()])
+        self.filters = maybe_quantized(np.concatenate([centre, *sides.values()]), quantized)
         # Reorder the columns of the first layer, which are in the order of the network's filters.
         columns = np.split(weights[f"{prefix}feed_forward.0.weight"], len(filters), axis=1)
         self.first = (
-            np.concatenate([columns[i] for i in order], axis=1),
+            maybe_quantized(np.concatenate([columns[i] for i in order], axis=1), quantized),
             weights[f"{prefix}feed_forward.0.bias"].copy(),
         )
         self.second = (
-            weights[f"{prefix}feed_forward.3.weight"].copy(),
+            maybe_quantized(weights[f"{prefix}feed_forward.3.weight"].copy(), quantized),
             weights[f"{prefix}feed_forward.3.bias"].copy(),
         )
 
@@ -265,9 +298,9 @@ class _Block:
         positions, n_left (IntArray): Number of tokens in the same name before each token, and from
             this token on.
         """
-        features = linear(x, self.centre, self.bias)
-        products = x @ self.sides.T
-        column, n = 0, len(x)
+        products = linear(x, self.filters)
+        column, n = len(self.bias), len(x)
+        features = products[:, :column] + self.bias
         for offset, n_filters in self.offsets:
             taps = products[:, column : column + n_filters]
             column += n_filters
@@ -365,6 +398,7 @@ def token_vectors(
     docs: Sequence[Doc],
     *,
     parallel_map: Callable[[Callable, Iterable], Iterable] = map,
+    quantized: bool = False,
 ) -> FloatArray:
     """Compute the token vectors of all documents, identical to `tok2vec.predict` up to rounding.
 
@@ -373,7 +407,7 @@ def token_vectors(
     parallel_map (Callable): A `map` that may run parts of the documents in parallel.
     RETURNS (NDArray[float32]): Shape (n_tokens, width).
     """
-    functions = _numpy_functions(tok2vec)
+    functions = _numpy_functions(tok2vec, quantized)
     if functions is None:
         predicted: Any = read_tokens(tok2vec, list(docs), False)[0]
         return predicted
@@ -400,7 +434,9 @@ def token_vectors(
     return vectors[rows]
 
 
-def _numpy_functions(tok2vec: Model) -> tuple[list[ArrayFunction], list[ArrayFunction]] | None:
+def _numpy_functions(
+    tok2vec: Model, quantized: bool
+) -> tuple[list[ArrayFunction], list[ArrayFunction]] | None:
     """Return the mixing layers and the CNN layers as functions; None if any is not recognised."""
     modules = [layer._func.__module__ for layer in (tok2vec, *tok2vec.layers)]
     if type(tok2vec.ops) is not NumpyOps or modules != [_CHAIN, _CHAIN, _WITH_ARRAY]:
@@ -409,27 +445,29 @@ def _numpy_functions(tok2vec: Model) -> tuple[list[ArrayFunction], list[ArrayFun
     if tuple(layer._func.__module__ for layer in embed.layers) != _EMBED_LAYERS:
         return None
     try:
-        return _layer_functions(embed.layers[3].layers[0]), _layer_functions(encode.layers[0])
+        mix, cnn = embed.layers[3].layers[0], encode.layers[0]
+        return _layer_functions(mix, quantized), _layer_functions(cnn, quantized)
     except KeyError:
         return None
 
 
-def _layer_functions(layer: Model) -> list[ArrayFunction]:
+def _layer_functions(layer: Model, quantized: bool) -> list[ArrayFunction]:
     """Return a thinc layer as functions to apply in order. RAISES KeyError: Unknown layer."""
     kind = layer._func.__module__
     if _PARAMETERS[kind] != layer.param_names:
         raise KeyError(kind)
     parameters: Any = [layer.get_param(name) for name in layer.param_names]
     if kind == _CHAIN:
-        return [function for part in layer.layers for function in _layer_functions(part)]
+        return [function for part in layer.layers for function in _layer_functions(part, quantized)]
     if kind == _RESIDUAL:
-        return [partial(_residual, _layer_functions(layer.layers[0]))]
+        return [partial(_residual, _layer_functions(layer.layers[0], quantized))]
     if kind == _EXPAND_WINDOW:
         return [partial(_window, layer.attrs["window_size"])]
     if kind == _LAYER_NORM:
         return [partial(layer_norm, gain=parameters[0], bias=parameters[1], epsilon=1e-8)]
-    if kind == _MAXOUT:  # store each piece as a contiguous matrix
-        return [partial(_maxout, *(np.ascontiguousarray(p.swapaxes(0, 1)) for p in parameters))]
+    if kind == _MAXOUT:  # piece by piece
+        weight, bias = (np.concatenate(p.swapaxes(0, 1)) for p in parameters)
+        return [partial(_maxout, maybe_quantized(weight, quantized), bias, layer.get_dim("nP"))]
     return []  # dropout has no effect in inference
 
 
@@ -445,24 +483,19 @@ def _residual(functions: Sequence[ArrayFunction], x: FloatArray) -> FloatArray:
 
 
 def _window(size: int, x: FloatArray) -> FloatArray:
-    """Concatenate each row with its neighbours, zero-padded. Shape (n, (2 * size + 1) * d)."""
+    """View each row with its neighbours, zero-padded. Shape (n, (2 * size + 1) * d)."""
     n, d = x.shape
-    windows = np.zeros((n, 2 * size + 1, d), np.float32)
-    for offset in range(-size, size + 1):
-        rows = slice(max(0, -offset), n - max(0, offset))
-        windows[rows, offset + size] = x[max(0, offset) : n + min(0, offset)]
-    return windows.reshape(n, -1)
+    padded = np.zeros((n + 2 * size, d), np.float32)
+    padded[size : n + size] = x
+    return sliding_window_view(padded.ravel(), (2 * size + 1) * d)[::d]
 
 
-def _maxout(weight: FloatArray, bias: FloatArray, x: FloatArray) -> FloatArray:
-    """Compute the maximum of several linear functions. weight: (n_pieces, width out, width in)."""
-    best = x @ weight[0].T
-    best += bias[0]
-    for piece_weight, piece_bias in zip(weight[1:], bias[1:], strict=True):
-        y = x @ piece_weight.T
-        y += piece_bias
-        np.maximum(best, y, out=best)
-    return best
+def _maxout(
+    weight: FloatArray | IntegerMatrix, bias: FloatArray, n_pieces: int, x: FloatArray
+) -> FloatArray:
+    """Compute the maximum of several linear functions. weight: (n_pieces * width out, width in)."""
+    pieces = np.split(linear(x, weight, bias), n_pieces, axis=1)
+    return reduce(np.maximum, pieces)
 
 
 def _unique_rows(features: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], IntArray]:

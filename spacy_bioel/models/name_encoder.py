@@ -155,6 +155,7 @@ def pieces_model(name: str, kind: NetworkKind, settings: dict[str, Any], **attrs
         `batch_size`, the number of names encoded together.
     """
     attrs = {"kind": kind, "settings": settings, "tokenizer": None, "pieces": None} | attrs
+    attrs["quantized"] = False
     # Special pieces before and after each name.
     attrs |= {"prefix": [], "suffix": []}
     return Model(name, _run_on_pieces, attrs=attrs, dims={"nO": None}, refs={"network": None})
@@ -219,6 +220,7 @@ def piece_ids(model: NameEncoder, names: Sequence[str]) -> list[list[int]]:
 
 
 def _run_on_pieces(model: Model, inputs: Any, is_train: bool) -> tuple[Any, Callable]:
+    model.attrs["quantized"] &= not is_train
     pieces = model.attrs["pieces"]
     arrays = pieces(inputs) if pieces else Pieces.of_rows(piece_ids(model, inputs))
     return model.get_ref("network")(arrays, is_train)
@@ -404,7 +406,8 @@ def _rescnn_inference(model: NameEncoder) -> Infer:
     if is_on_gpu(layer):
         return _torch_inference(model)
     widths = model.attrs["settings"]["widths"]
-    return NumpyResCNN(weights_of(layer), model.attrs["tables"], widths=widths)
+    tables, quantized = model.attrs["tables"], model.attrs["quantized"]
+    return NumpyResCNN(weights_of(layer), tables, widths=widths, quantized=quantized)
 
 
 _RESCNN = NetworkKind(

@@ -21,11 +21,13 @@ from thinc.types import ArgsKwargs, FloatsXd
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.inference import Weights
+from spacy_bioel.integers import quantize_weights
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+_SCALE = ".scale"  # added to the name of a matrix of whole numbers
 _MAX_REASON_LENGTH = 500  # maximum number of characters quoted from another library's error message
 # Attributes of a thinc model that loading may change; thinc cannot undo such changes.
 _MODEL_ATTRIBUTES = ("_layers", "_refs", "_dims", "_attrs", "_has_params", "_shims")
@@ -261,8 +263,49 @@ def weights_to_bytes(model: Model) -> bytes:
     }
     for prefix, node in _torch_layers(model):
         tensors |= {prefix + name: array for name, array in weights_of(node).items()}
+    if model.attrs.get("quantized"):
+        tensors = _quantized(tensors)
     # safetensors ignores array strides.
     return save_bytes({key: np.ascontiguousarray(array) for key, array in tensors.items()})
+
+
+def _quantized(tensors: Weights) -> dict[str, NDArray]:
+    """Replace matrices by whole numbers and their scales.
+
+    RAISES BioelError: [B638] if a weight is not a finite number.
+    """
+    stored = {}
+    for key, tensor in tensors.items():
+        if not np.isfinite(tensor).all():
+            raise BioelError(Errors.B638.format(key=key))
+        if tensor.ndim > 1:
+            # The last axis of a convolution is its window.
+            numbers, scales = quantize_weights(tensor, axis=1 if ".torch." in key else -1)
+            stored |= {key: numbers.astype(np.int8), key + _SCALE: scales}
+        else:
+            stored[key] = tensor
+    return stored
+
+
+def _dequantized(tensors: dict[str, NDArray]) -> dict[str, NDArray]:
+    """Multiply whole numbers by their scales. RAISES ValueError: If scales are missing or wrong."""
+    for key in [key for key, tensor in tensors.items() if tensor.dtype == np.int8]:
+        numbers, scales = tensors[key], tensors.pop(key + _SCALE)
+        if not (np.isfinite(scales) & (scales > 0)).all():
+            raise ValueError(f"{key}{_SCALE}: expected positive numbers")
+        tensors[key] = numbers * scales.astype(np.float32)
+        if tensors[key].shape != numbers.shape:
+            raise ValueError(f"{key}{_SCALE}: expected scales of {numbers.shape}, found {scales.shape}")
+    return tensors
+
+
+def quantize(model: Model) -> None:
+    """Round the matrices of a model to whole numbers, for `weights_to_bytes` and for inference.
+
+    RAISES BioelError: [B638] if a weight is not a finite number.
+    """
+    model.attrs["quantized"] = True
+    weights_from_bytes(model, weights_to_bytes(model))
 
 
 def weights_from_bytes(model: Model, data: bytes) -> None:
@@ -272,6 +315,9 @@ def weights_from_bytes(model: Model, data: bytes) -> None:
     """
     try:
         tensors = load_bytes(data)
+        if "quantized" in model.attrs:
+            model.attrs["quantized"] = any(key.endswith(_SCALE) for key in tensors)
+            tensors = _dequantized(tensors)
         _check_tensors(tensors, model)
         for key, node, name in _thinc_parameters(model):
             before: Any = node.get_param(name)

@@ -1,0 +1,129 @@
+"""Matrix products of whole numbers, which are the same on every processor.
+
+Floats are rounded at every addition, so a product in float32 depends on the order in which a
+library adds. Here each row of a matrix is whole numbers times a float32 scale. Their products are
+limited so that every sum stays below 2 ** 24, where float32 is exact: NumPy and an int8 kernel, with
+any number of threads, compute the same numbers.
+
+The kernel is that of numkong (`pip install 'spacy-bioel[fast]'`), if it is faster on this processor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import warnings
+from spacy_bioel.errors import Warnings
+from spacy_bioel.types import FloatArray
+
+LARGEST = 127  # of the whole numbers in a matrix: the range of int8, without -128
+EXACT_LIMIT = (1 << 24) - 1  # float32 represents all whole numbers up to this
+_MIN_KERNEL_WIDTH = 64  # with fewer outputs than this, NumPy is as fast
+# Below this, numbers are rounded to 0: the quotient of the smallest floats would overflow.
+_SMALLEST = np.float32(1e-30)
+_SPARE_BITS = np.uint32(0xFF)  # of the 24 bits of a scale
+
+
+def whole_numbers(x: FloatArray, *, largest: int) -> tuple[FloatArray, FloatArray]:
+    """Round the rows of a matrix to whole numbers times a step.
+
+    largest (int): Largest whole number, which the largest value in each row becomes.
+    RETURNS (tuple): The whole numbers as floats, and the step of each row, shape (n, 1).
+    """
+    highest = np.maximum(x.max(axis=1, initial=0), -x.min(axis=1, initial=0))
+    step = np.maximum(highest, _SMALLEST)[:, None] / np.float32(largest)
+    numbers = x * (np.float32(1) / step)
+    return np.rint(numbers, out=numbers), step
+
+
+def quantize_weights(weights: FloatArray, *, axis: int = -1) -> tuple[FloatArray, FloatArray]:
+    """Round weights to whole numbers from -127 to 127 times a scale.
+
+    The products of the whole numbers and the scales are exact, because scales have 16 significant
+    bits, and are rounded to the same numbers again.
+
+    axis (int): Axis of the weights that share a scale.
+    RETURNS (tuple): The whole numbers as floats, and the scales, with a length of 1 on the axis.
+    """
+    weights = weights.astype(np.float32, copy=False)
+    highest = np.abs(weights).max(axis=axis, keepdims=True, initial=0)
+    scales = np.where(highest > _SMALLEST, highest / np.float32(LARGEST), np.float32(1))
+    scales = ((scales.view(np.uint32) + _SPARE_BITS) & ~_SPARE_BITS).view(np.float32)
+    return np.rint(weights / scales), scales
+
+
+def whole_products(rows: NDArray, matrix: NDArray) -> NDArray:
+    """Multiply the rows of one matrix by those of another, all whole numbers from -127 to 127.
+
+    RETURNS (NDArray): Whole numbers as int32 or, without the kernel, as float32, if the width is at
+        most 1,040. Shape (n_rows, n).
+    """
+    if (library := kernel()) is not None:
+        packed = library.dots_pack(matrix.astype(np.int8, copy=False))
+        return np.asarray(library.dots_packed(rows.astype(np.int8, copy=False), packed))
+    return rows.astype(np.float32, copy=False) @ matrix.astype(np.float32, copy=False).T
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerMatrix:
+    """A matrix as whole numbers from -127 to 127 and a scale for each row.
+
+    numbers (FloatArray): Whole numbers. Shape (n, width).
+    scales (FloatArray): Shape (n, 1).
+    """
+
+    numbers: FloatArray
+    scales: FloatArray
+
+    @classmethod
+    def of(cls, matrix: FloatArray) -> IntegerMatrix:
+        """Round a matrix of finite floats."""
+        return cls(*quantize_weights(matrix))
+
+    def times(self, x: FloatArray) -> FloatArray:
+        """Multiply the rounded rows of x by the rows of this matrix.
+
+        x (FloatArray): Finite. Shape (n_rows, width); returns shape (n_rows, n).
+        """
+        n, width = self.numbers.shape
+        largest = EXACT_LIMIT // (LARGEST * width)
+        is_large = n >= _MIN_KERNEL_WIDTH
+        rows, step = whole_numbers(x, largest=min(largest, LARGEST) if is_large else largest)
+        sums = whole_products(rows, self.numbers) if is_large else rows @ self.numbers.T
+        products = sums.astype(np.float32, copy=False)
+        products *= step
+        products *= self.scales.T
+        return products
+
+
+@cache
+def kernel() -> Any:
+    """Return the module with the int8 kernel; None if it is missing, fails or is not faster."""
+    try:
+        import numkong
+    except ModuleNotFoundError:
+        return None
+    except Exception as error:  # its binary does not fit this system
+        warnings.warn(Warnings.W417.format(error=error))
+        return None
+    numbers = np.arange(1 << 16).astype(np.int8).reshape(256, 256)
+    rows = np.tile(numbers, (2, 1))
+    floats, row_floats = numbers.astype(np.float32), rows.astype(np.float32)
+    packed = numkong.dots_pack(numbers)
+    ours, theirs = np.inf, np.inf
+    for _ in range(3):
+        start = perf_counter()
+        expected = row_floats @ floats.T
+        middle = perf_counter()
+        found = np.asarray(numkong.dots_packed(rows, packed))
+        ours, theirs = min(ours, middle - start), min(theirs, perf_counter() - middle)
+    if not np.array_equal(found, expected):
+        warnings.warn(Warnings.W417.format(error="its products are wrong"))
+        return None
+    return numkong if theirs < ours else None
