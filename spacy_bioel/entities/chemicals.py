@@ -44,8 +44,7 @@ class Chemicals(EntityRules):
 
     def _with_short_forms(self, doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
         chemicals = {s[:2]: s for s in spans if s[2] == CHEMICAL}
-        defined = self._definitions(doc, chemicals)
-        if not defined:
+        if not (defined := self._definitions(doc, chemicals)):
             return spans
         selected = SpansByToken(spans)
         for short, places in find_forms(text_of(doc), defined).items():

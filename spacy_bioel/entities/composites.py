@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import product
 
 from spacy.tokens import Doc
@@ -78,6 +79,7 @@ _WORD_PREFIX = re.compile(
 )
 
 
+@lru_cache(maxsize=1 << 14)  # documents repeat their mentions
 def split_composite(mention: str) -> list[tuple[str, ...]]:
     """Split a composite mention, as written, into its parts, adding the shared words to each part.
 

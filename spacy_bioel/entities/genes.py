@@ -147,13 +147,14 @@ class Genes(EntityRules):
             genes_of = dict(sorted(genes_of.items()))
         table = organism_table(mentions, candidates, genes_of, self.knowledge.kb)
         words = cache(lambda owner: WordsOfDocument(text_of(mentions.docs[owner])))
+        is_known = cache(lambda kb, id: kb.find(id) >= 0)
         for index, organisms in score_species(table):
             species_candidates, span = genes_of[index], mentions.spans[index]
             scored = []
             for organism, probability in organisms:
                 genes: Sequence[Candidate] = species_candidates.genes.get(organism, ())
                 kb = self.knowledge.kb_of(span.label_)
-                if genes and probability > _MIN_ORGANISM_PROBABILITY and kb.find(genes[0].id) >= 0:
+                if genes and probability > _MIN_ORGANISM_PROBABILITY and is_known(kb, genes[0].id):
                     resolver = self._resolver_of(kb)
                     document = partial(words, owner := mentions.owners[index])
                     forms = long_forms(mentions.docs[owner])

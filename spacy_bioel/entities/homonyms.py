@@ -151,10 +151,8 @@ class HomonymResolver:
         gene_names = kb.names.take(kb.names_of(row))
         symbol_rows = kb.lookup_names([normalize_name(gene_names[0])])
         _, concepts, is_preferred = kb.concepts_of_names(symbol_rows)
-        homolog_rows = concepts[is_preferred & (concepts != row)].tolist()
-        homolog_names = [
-            name for homolog in homolog_rows for name in kb.names.take(kb.names_of(homolog))
-        ]
+        _, name_rows = kb.names_of_all(concepts[is_preferred & (concepts != row)])
+        homolog_names = kb.names.take(name_rows)
         names = dict.fromkeys([*gene_names, *homolog_names])
         short = {_compact(name) for name in names if " " not in name} - everyday_words()
         symbol = _compact(gene_names[0])

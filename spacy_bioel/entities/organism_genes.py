@@ -40,7 +40,7 @@ _ABOUT = {
     "8364": r"X(?:enopus|[.]) tropicalis",
     "3702": r"Arabidopsis|A[.] ?thaliana|thale cress",
 }
-_ORGANISM = re.compile(rf"\b(?:{'|'.join(f'({words})' for words in _ABOUT.values())})\b")
+_ORGANISM = re.compile(rf"\W(?:{'|'.join(f'({words})' for words in _ABOUT.values())})\b")
 _ABOUT_IDS = [f"{ORGANISM}{id}" for id in _ABOUT]
 _GENE_NAME = re.compile(r"(?<![\w-])[^\W\d_µμ]\w*(?:-\w+)*(?![\w-])")
 _ALLELE = re.compile(r"[Δ∆]$|(?<=^[a-z]{3}\d)-\d{1,3}$|(?<=^[a-z]{3}\d\d)-\d{1,3}$")
@@ -61,7 +61,7 @@ def with_organism_genes(
 ) -> Sequence[ScoredSpan]:
     """Add missed names of genes of the organisms above that a document is about."""
     text = text_of(doc)
-    counts = Counter(_ABOUT_IDS[(match.lastindex or 1) - 1] for match in _ORGANISM.finditer(text))
+    counts = Counter(_ABOUT_IDS[(m.lastindex or 1) - 1] for m in _ORGANISM.finditer("\n" + text))
     n_organisms = sum(span[2] == SPECIES for span in spans)
     about = {id for id, n in counts.items() if n >= _MIN_ORGANISM_SHARE * n_organisms}
     tables = orthologs_of(kb, about).values()

@@ -135,11 +135,12 @@ class RuleSet:
                 n=len(indices),
             )
             for i, doc_spans in zip(indices, changed, strict=True):
+                before, current[i] = current[i], doc_spans
                 if traces and traces[i].n_reasons == n_reasons[i]:
-                    traces[i].changed(current[i], doc_spans, f"by the rules {name}")
-                current[i] = doc_spans
+                    traces[i].changed(before, doc_spans, f"by the rules {name}")
+                kept = set(map(id, before))  # most spans are the same objects, already checked
                 for span in doc_spans:
-                    if not _is_scored_span(span, len(docs[i])):
+                    if id(span) not in kept and not _is_scored_span(span, len(docs[i])):
                         raise _error(rules, Errors.B498, span=span, n=len(docs[i]))
         return current
 

@@ -195,7 +195,8 @@ def with_cell_lines(
 
     kb (KnowledgeBase): The knowledge base of cell lines.
     """
-    matches = list(_CELLS.finditer(text_of(doc)))
+    if not (matches := list(_CELLS.finditer(text_of(doc)))):
+        return spans
     rows = kb.lookup_names(normalize_names([match[1] for match in matches]))
     by_token = SpansByToken(spans)
     for match, row in zip(matches, rows.tolist(), strict=True):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from spacy_bioel.entities.variant_notation import (
@@ -230,6 +231,7 @@ _SHAPE_LETTERS = str.maketrans("dmMrsNKRETwagADG", "nnnnnnkkkrrrrrrr")
 _READ_LETTERS = frozenset("vlnbkfo/_r")
 
 
+@lru_cache(maxsize=256)  # rules run again on texts in which the linker finds more names
 def find_variants(text: str) -> list[tuple[int, int]]:
     """Return the start and end of each variant whose form cannot mean anything else."""
     tokens = list(_VARIANT_TOKENS.finditer(text))

@@ -148,7 +148,7 @@ class Gazetteer:
             tokens_left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(tokens))
             keys[tokens_left[:, None] <= np.arange(max_width)] = 0
         # A span that begins or ends with an empty token would repeat a match of the shorter span.
-        is_empty = np.array([not token for token in tokens], dtype=bool)
+        is_empty = keys[:, 0] == 0
         keys[is_empty] = 0
         for width in range(1, max_width):
             keys[: len(tokens) - width, width][is_empty[width:]] = 0

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from spacy_bioel.errors import Errors
 from spacy_bioel.kb.columns import MEMORY, Origin, entries_of, find_sorted, offsets_of
 from spacy_bioel.text.normalize import singular_of
-from spacy_bioel.types import FloatArray, IntArray
+from spacy_bioel.types import DoubleArray, FloatArray, IntArray
 
 _SPACE_BYTE, _NEWLINE_BYTE = ord(" "), ord("\n")
 # Names with a lower cosine are too different to be evidence; not sorting them saves most of the
@@ -134,61 +133,61 @@ class NgramIndex:
         """
         rows = np.full((len(queries), k), -1, dtype=np.int64)
         cosines = np.zeros((len(queries), k), dtype=np.float32)
+        n_names = len(self._norms)
         query, codes = name_ngrams(queries)
-        grams = codes.astype(np.uint32)  # like `_grams`, which each query would otherwise convert
-        bounds = np.searchsorted(query, np.arange(len(queries) + 1))
-        # Shared by all queries: each query resets to zero the few values that it changed.
-        dots = np.zeros(len(self._norms), dtype=np.float32)
-        for i in range(len(queries)):
-            names, values = self._search_one(grams[bounds[i] : bounds[i + 1]], k, dots)
+        grams, known = find_sorted(self._grams, codes.astype(np.uint32))
+        # 3-grams that occur in no name also count towards the norm of the query.
+        n_unknown = np.bincount(query[~known], minlength=len(queries))
+        unknown = n_unknown * _rarity(np.zeros(1), n_names)[0] ** 2
+        query, grams = query[known], grams[known]
+        starts, ends = self._offsets[grams], self._offsets[grams + 1]
+        wrong = (starts < 0) | (starts >= ends) | (ends > len(self._rows))
+        if wrong.any():
+            bounds = int(starts[wrong][0]), int(ends[wrong][0])
+            raise self._origin.error(Errors.B211, "postings from a start to an end", bounds)
+        squares = _rarity(ends - starts, n_names) ** 2
+        # Shared by all queries: each query resets to zero the values that it changed.
+        dots = np.zeros(n_names, np.float64 if n_names <= _MAX_SCORED_NAMES else np.float32)
+        borders = np.searchsorted(query, np.arange(len(queries) + 1)).tolist()
+        for i in np.flatnonzero(np.diff(borders)).tolist():
+            own = slice(borders[i], borders[i + 1])
+            norm = np.sqrt(squares[own].sum() + unknown[i])
+            names, values = self._search_one(grams[own], squares[own], norm, k, dots)
             rows[i, : len(names)], cosines[i, : len(names)] = names, values
         return rows, cosines
 
     def _search_one(
-        self, codes: NDArray[np.uint32], k: int, dots: FloatArray
-    ) -> tuple[IntArray, NDArray[np.float64]]:
-        n_names = len(self._norms)
-        grams, known = find_sorted(self._grams, codes)
-        if not known.any():
-            return np.zeros(0, np.int64), np.zeros(0)
-        grams = grams[known]
-        starts, ends = self._offsets[grams], self._offsets[grams + 1]
-        if (starts >= ends).any() or starts.min() < 0 or ends.max() > len(self._rows):
-            bounds = np.stack([starts, ends], axis=1).tolist()
-            raise self._origin.error(Errors.B211, "postings from a start to an end", bounds)
-        squares = _rarity(ends - starts, n_names) ** 2
-        # 3-grams that occur in no name also count towards the norm of the query.
-        unknown = (~known).sum() * _rarity(np.zeros(1), n_names)[0] ** 2
-        query_norm = np.sqrt(squares.sum() + unknown)
-        if n_names <= _MAX_SCORED_NAMES:
-            postings = [self._rows[s:e] for s, e in zip(starts, ends, strict=True)]
-            weights = np.repeat(squares, ends - starts)
-            new = np.flatnonzero(~self._are_checked[grams])
-            if len(new):  # postings are checked only the first time they are used
-                rows = np.concatenate([postings[i] for i in new.tolist()])
-                self._origin.rows(rows, below=n_names)
-                self._are_checked[grams[new]] = True
-            products: Any = np.bincount(np.concatenate(postings), weights, minlength=n_names)
-            names = np.flatnonzero(products >= _MIN_COSINE * query_norm * self._norms)
-            products = products[names]
+        self, grams: IntArray, squares: DoubleArray, norm: float, k: int, dots: NDArray
+    ) -> tuple[IntArray, DoubleArray]:
+        postings = [self._rows[s:e] for s, e in self._offsets[grams[:, None] + [0, 1]].tolist()]
+        if len(dots) <= _MAX_SCORED_NAMES:
+            for gram, rows, square in zip(grams.tolist(), postings, squares.tolist(), strict=True):
+                if not self._are_checked[gram]:  # postings are checked only the first time
+                    self._origin.rows(rows, below=len(dots))
+                    self._are_checked[gram] = True
+                np.add.at(dots, rows, square)
+            # Compared with one number, so that no temporary array has a float for every name.
+            names = np.flatnonzero(dots >= _MIN_COSINE * norm * self._norms.min())
+            products = dots[names]
+            dots.fill(0)
         else:
-            by_rarity = np.argsort(ends - starts, kind="stable")
-            postings = [self._rows[starts[i] : ends[i]] for i in by_rarity.tolist()]
-            names, products = self._propose(postings, squares[by_rarity], dots)
-        cosines = products / np.maximum(query_norm * self._norms[names], 1e-12)
+            by_rarity = np.argsort([len(rows) for rows in postings], kind="stable")
+            rarest_first = [postings[i] for i in by_rarity.tolist()]
+            names, products = self._propose(rarest_first, squares[by_rarity], dots)
+        cosines = products / np.maximum(norm * self._norms[names], 1e-12)
         kept = np.flatnonzero(cosines >= _MIN_COSINE)
         kept = kept[_highest(cosines[kept], k)]
         kept = kept[np.lexsort((names[kept], -cosines[kept]))[:k]]
         return names[kept], cosines[kept]
 
     def _propose(
-        self, postings: Sequence[NDArray[np.int32]], squares: NDArray[np.float64], dots: FloatArray
-    ) -> tuple[IntArray, NDArray[np.float64]]:
+        self, postings: Sequence[NDArray[np.int32]], squares: DoubleArray, dots: NDArray
+    ) -> tuple[IntArray, DoubleArray]:
         """Propose names that share rare 3-grams with a query, with dot products over all 3-grams.
 
         postings, squares: For each 3-gram in the query, the rarest first, the names that contain it
             and its squared inverse document frequency.
-        dots (FloatArray): All zeros, before and after the call. Shape (n_names,).
+        dots (NDArray): All zeros, before and after the call. Shape (n_names,).
         """
         n_postings = np.cumsum([len(rows) for rows in postings])
         n_rare = max(1, int(np.searchsorted(n_postings, _N_POSTINGS, side="right")))

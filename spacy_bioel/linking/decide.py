@@ -84,12 +84,11 @@ def _with_names(
             with_names[number] = found
         already_run.append(frozenset(attrs.get("rules", ()) if is_unchanged else ()))
     rules = generator.rules.for_labels(generator.labels)
-    result = [list(doc_spans) for doc_spans in spans]
     after = rules.find(docs, with_names, traces, already_run=already_run)
-    for number, doc in enumerate(docs):
-        if after[number] is not before[number]:
-            result[number] = [Span(doc, *scored[:3]) for scored in after[number]]
-    return result
+    return [
+        list(spans[i]) if after[i] is before[i] else [Span(doc, *s[:3]) for s in after[i]]
+        for i, doc in enumerate(docs)
+    ]
 
 
 def _find_names(

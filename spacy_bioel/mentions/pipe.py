@@ -321,13 +321,11 @@ def match_gazetteer(gazetteer: Gazetteer, docs: list[Doc], *, max_width: int) ->
 
 def _match_defined_forms(gazetteer: Gazetteer, doc: Doc, *, max_width: int) -> IntArray:
     """Match short forms that the document defines, using their long forms. Shape (n, 3)."""
-    matches: list[tuple[int, int, int]] = []
-    if not (long_of := long_forms(doc)):
-        return np.zeros((0, 3), dtype=np.int64)
+    matches, long_of = list[tuple[int, int, int]](), long_forms(doc)
     char_spans = find_forms(text_of(doc), long_of)
-    keys = name_keys(normalize_names(list(long_of.values())))
-    for short, key in zip(long_of, keys, strict=True):
-        bits = [DEFINED_FORM, *unpack_bits(gazetteer.names.find(key[None]))[1].tolist()]
+    masks = gazetteer.names.find(name_keys(normalize_names(list(long_of.values()))))
+    for short, mask in zip(long_of, masks, strict=True):
+        bits = [DEFINED_FORM, *unpack_bits(mask[None])[1].tolist()]
         for start_char, end_char in char_spans[short]:
             span = doc.char_span(start_char, end_char)
             if span is not None and len(span) <= max_width:

@@ -265,10 +265,8 @@ def add_defined_forms(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]
         return list(spans)
     texts = map(on_one_line, texts_of(doc, spans))
     mention_of_text = {text: span[2:] for text, span in zip(texts, spans, strict=True)}
-    defined = {}
-    for short, long in forms.items():
-        if mention := mention_of_text.get(on_one_line(long)):
-            defined[short] = mention
+    meant = {short: mention_of_text.get(on_one_line(long)) for short, long in forms.items()}
+    defined = {short: mention for short, mention in meant.items() if mention}
     selected = SpansByToken(spans)
     for short, char_spans in find_forms(text_of(doc), defined).items():
         for char_span in char_spans:

@@ -97,7 +97,7 @@ _NUMBER_NEXT = re.compile(r"[ -]?\d")
 # "(Lee, 2004)" and "(Spenner et al., 1995)" are not definitions.
 _CITATION = re.compile(r"\bet al\b|\b(?:19|20)\d\d[a-z]?\s*$")
 # Requires three characters before the full stop, so that "E. coli" and "St. John" do not match.
-_SENTENCE_END = re.compile(r"(?<=[\w)\]]{3})\s?[.!?]\s+(?=[^\w\s]*[A-Z0-9])")
+_SENTENCE_END = re.compile(r"[.!?](?:(?<=[\w)\]]{3}.)|(?<=[\w)\]]{3}\s.))\s+(?=[^\w\s]*[A-Z0-9])")
 _LONG_FORM_BORDERS = (_SENTENCE_END, BLANK_LINE, re.compile(r";\s"))
 _LATIN = str.maketrans("αβγδεκλμ", "abgdeklm")  # "TNF-α" matches "tumor necrosis factor alpha"
 _MAX_SHORT_CHARS = 10
@@ -152,9 +152,10 @@ def find_forms(text: str, short_forms: Collection[str]) -> dict[str, list[tuple[
     form_of = {short[:-1]: short for short in places if short[-1:] == "s" and short[:-1].isupper()}
     form_of |= {short: short for short in places}
     lengths = sorted({len(form) for form in form_of if form})
+    firsts = {form[0] for form in form_of if form}
     for match in _WORD_START.finditer(text) if lengths else ():
         start = match.start()
-        for length in lengths:
+        for length in lengths if match[0] in firsts else ():
             end = start + length
             form = form_of.get(text[start:end])
             if form is None or end > len(text):

@@ -168,3 +168,16 @@ def test_strings_without_common_words(strings, n):
     pairs = np.zeros(n, dtype=np.int64)
     dice, covered = word_overlap(strings, strings, pairs, pairs)
     assert dice.tolist() == covered.tolist() == [0.0] * n
+
+
+@pytest.mark.parametrize("n_scored", [0, 1000], ids=["only those of rare 3-grams", "all"])
+def test_queries_of_a_batch_do_not_change_each_other(tmp_path, monkeypatch, n_scored):
+    monkeypatch.setattr(ngrams, "_MAX_SCORED_NAMES", n_scored)
+    concepts = [Concept("A:1", ("fever", "yellow fever")), Concept("A:2", ("cough",))]
+    index = made_kb(tmp_path, concepts).ngrams
+    queries = ["fevers", "", "cough", "qqq", "yellow cough", "fevers"]
+    rows, cosines = index.search(queries, 3)
+    alone = [index.search([query], 3) for query in queries]
+    assert rows.tolist() == [row.tolist() for (row,), _ in alone]
+    assert cosines.tolist() == [values.tolist() for _, (values,) in alone]
+    assert [row[0] >= 0 for row in rows.tolist()] == [True, False, True, False, True, True]
