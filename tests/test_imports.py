@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "spacy_bioel"
 GROUND = ["types", "errors"]
 FILES_AND_TEXT = [*GROUND, "text", "files"]
-PIPES = [*FILES_AND_TEXT, "parallel", "kb", "models", "settings", "doc", "pipe", "explanation"]
+PIPES = [*FILES_AND_TEXT, "parallel", "integers", "kb", "models", "settings", "doc", "pipe", "explanation"]
 LINKING = [*PIPES, "dictionary", "entities", "mentions", "linking"]
 
 # Folder, or file at the top -> folders that it may import, besides itself. A folder in another one
@@ -22,11 +22,12 @@ ROOMS: dict[str, list[str]] = {
     "errors": [],
     "settings": ["errors"],
     "parallel": [],
+    "integers": GROUND,
     "files": GROUND,
     "text": GROUND,
     "io": FILES_AND_TEXT,
-    "kb": [*FILES_AND_TEXT, "parallel"],
-    "models": [*FILES_AND_TEXT, "kb", "parallel"],
+    "kb": [*FILES_AND_TEXT, "parallel", "integers"],
+    "models": [*FILES_AND_TEXT, "kb", "parallel", "integers"],
     "doc": [*GROUND, "text", "settings"],
     "pipe": [*FILES_AND_TEXT, "models", "settings"],
     "dictionary": PIPES,
@@ -72,6 +73,7 @@ PACKAGES: dict[str, list[str]] = {
     "io/open.py": ["openpyxl", "zstandard"],
     "parallel.py": ["torch", "threadpoolctl"],
     "types": ["numpy"],
+    "integers.py": ["numpy", "numkong"],
     "kb": ["numpy"],
     "kb/folder.py": ["filelock"],
     "kb/faiss_index.py": ["faiss"],

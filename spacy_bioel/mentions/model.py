@@ -283,7 +283,7 @@ def _decode_spans(
 ) -> tuple[TokenSpans, FloatArray]:
     """Decode all spans with at least the minimum probability, including overlapping spans."""
     # Most spans are far below the minimum; the probabilities of the others are compared exactly.
-    lowest = np.log(np.maximum(min_probability, 1e-30)) - 1
+    lowest = np.log(min_probability) - 1 if min_probability > 0 else -np.inf
     start, width, label = np.nonzero(logits > lowest)
     p = _sigmoid(logits[start, width, label])
     kept = p >= min_probability

@@ -1,7 +1,8 @@
 """NumPy inference for token vectors, and for the networks in `models.networks`.
 
 All numbers are float32. Weights have the same names as in the `state_dict` of the torch networks,
-so saved pipelines run without torch. Results agree with torch to within 1e-5.
+so saved pipelines run without torch. Results agree with torch to within 1e-5, unless the model is
+quantised: then products are those of whole numbers (see `integers`).
 
 A tok2vec is a listener to a `tok2vec` pipe, or part of the model. Tokens with identical features
 are embedded once per batch, and the layers of spaCy's CNN run in NumPy, whose matrix products take
@@ -108,7 +109,7 @@ def _add_rows(x: FloatArray, positions: IntArray, rows: FloatArray) -> None:
 
 def span_logits(
     weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray,
-    *, max_width: int, quantized: bool,
+    *, max_width: int, quantized: bool = False,
 ) -> FloatArray:  # fmt: skip
     """Score all spans; see `models.networks.SpanScorer.forward` for arguments and shape."""
     n = len(tokens)
@@ -159,7 +160,7 @@ def _hidden_logits(
 
 def tag_logits(
     weights: Weights, tokens: FloatArray, lengths: IntArray, spans: IntArray, words: IntArray,
-    *, max_width: int, quantized: bool,
+    *, max_width: int, quantized: bool = False,
 ) -> FloatArray:  # fmt: skip
     """Score all tags (see `models.networks.TagScorer.forward`)."""
     tokens = add_matches(weights, tokens, spans, words)
@@ -435,7 +436,7 @@ def token_vectors(
 
 
 def _numpy_functions(
-    tok2vec: Model, quantized: bool
+    tok2vec: Model, quantized: bool = False
 ) -> tuple[list[ArrayFunction], list[ArrayFunction]] | None:
     """Return the mixing layers and the CNN layers as functions; None if any is not recognised."""
     modules = [layer._func.__module__ for layer in (tok2vec, *tok2vec.layers)]
