@@ -324,8 +324,10 @@ class Errors(metaclass=_Coded):
     B607 = "A document has the id {id!r:.40}, but note_id in NOTE_NLP is an integer. Name the documents by their note_id: in the column id of a table, or as 123.txt in a folder."
     B609 = "{kb} has no cross-reference to {name}; it has some to {known}. Correct --as, or add mappings: bioel kb add KB --sssom FILE"
     B637 = "The id {id!r:.80} was retired in the knowledge base {kb} without a replacement. Ids to consider instead: {others}. Choose one of them, or search by name."
-    B638 = "The weight {key} contains infinity or NaN, so the model cannot be quantised. Train it again with a lower learning rate, or use an earlier checkpoint."
     B638 = "There is nothing to add. Name a source, or mappings: --sssom FILE"
+    B639 = "There is no detector to quantise: the pipeline has {pipes}. Specify a pipeline with a bioel_mentions pipe."
+    B640 = "Quantising would reduce {protocol} F1 from {before:.2f} to {after:.2f}, by {loss:.2f} points; the limit is {largest}. Nothing was written. Use the pipeline as it is, or measure on more development documents: on a few, one mention may be more than this."
+    B641 = "The weight {key} contains infinity or NaN, so the model cannot be quantised. Train it again with a lower learning rate, or use an earlier checkpoint."
 
 
 class Warnings(metaclass=_Coded):

@@ -1,7 +1,7 @@
-"""`bioel evaluate` and `bioel tune`.
+"""`bioel evaluate`, `bioel tune` and `bioel quantize`.
 
 `evaluate` measures a pipeline on a gold corpus by named protocols. `tune` chooses a
-pipeline's weights and thresholds on development documents.
+pipeline's weights and thresholds on development documents, and `quantize` rounds its weights.
 """
 
 from __future__ import annotations
@@ -302,6 +302,50 @@ def tune_command(
         console.show_table(("pipe", "chosen", "measured", "fitted", "cross-fitted"), rows)
         for remark in report.remarks:
             console.show_note(remark)
+        console.show_note(
+            f"{report.mentions:,} mentions in {report.documents:,} documents -> {out}"
+        )
+
+
+def quantize_command(
+    model: Annotated[str, Argument(help="Trained pipeline (folder or package name).")],
+    dev: Annotated[
+        Path, Argument(help="Development documents with gold mentions, as for `bioel evaluate`.")
+    ],
+    out: Annotated[
+        Path, Argument(help="Folder for the quantised pipeline; a pipeline there is replaced.")
+    ],
+    options: console.GoldOptions,
+    kb: Annotated[
+        Path | None, Option(help="Link against this knowledge base, and save it with the pipeline.")
+    ] = None,
+    code: console.Code = None,
+    json_file: console.Json = None,
+) -> None:
+    """Quantise a pipeline's detector, so that it finds the same mentions on every processor.
+
+    Its weights become whole numbers from -127 to 127 with a scale for each row: a quarter of the
+    size on the disk, and several times as fast to multiply with the `fast` extra. F1 is measured on
+    development documents before and after. If it falls by more than 0.2 points, nothing is written.
+    Later training turns the detector into one with floats again.
+
+    Example: `bioel quantize tuned dev.spacy quantised`
+    """
+    from spacy_bioel.cli.inputs import load_with_mapped_gold
+    from spacy_bioel.evaluation.quantize import quantize_pipeline
+
+    console.check_distinct([dev, code], [json_file])
+    check_out(out, {"MODEL": Path(model), "DEV": dev, "the knowledge base": kb})
+    nlp, texts = load_with_mapped_gold(model, dev, options, kb=kb)
+    report = quantize_pipeline(nlp, texts, track=console.track)
+    with replacing_folder(out) as folder:
+        nlp.to_disk(folder)
+    if console.write_json(json_file, report.to_json()):
+        rows = [
+            (name, f"{before:.2f}", f"{report.after[name]:.2f}")
+            for name, before in report.before.items()
+        ]
+        console.show_table(("protocol", "F1 before", "after"), rows)
         console.show_note(
             f"{report.mentions:,} mentions in {report.documents:,} documents -> {out}"
         )

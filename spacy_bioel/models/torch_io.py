@@ -272,12 +272,12 @@ def weights_to_bytes(model: Model) -> bytes:
 def _quantized(tensors: Weights) -> dict[str, NDArray]:
     """Replace matrices by whole numbers and their scales.
 
-    RAISES BioelError: [B638] if a weight is not a finite number.
+    RAISES BioelError: [B641] if a weight is not a finite number.
     """
     stored = {}
     for key, tensor in tensors.items():
         if not np.isfinite(tensor).all():
-            raise BioelError(Errors.B638.format(key=key))
+            raise BioelError(Errors.B641.format(key=key))
         if tensor.ndim > 1:
             # The last axis of a convolution is its window.
             numbers, scales = quantize_weights(tensor, axis=1 if ".torch." in key else -1)
@@ -295,14 +295,14 @@ def _dequantized(tensors: dict[str, NDArray]) -> dict[str, NDArray]:
             raise ValueError(f"{key}{_SCALE}: expected positive numbers")
         tensors[key] = numbers * scales.astype(np.float32)
         if tensors[key].shape != numbers.shape:
-            raise ValueError(f"{key}{_SCALE}: expected scales of {numbers.shape}, found {scales.shape}")
+            raise ValueError(f"{key}{_SCALE}: {scales.shape} does not fit {numbers.shape}")
     return tensors
 
 
 def quantize(model: Model) -> None:
     """Round the matrices of a model to whole numbers, for `weights_to_bytes` and for inference.
 
-    RAISES BioelError: [B638] if a weight is not a finite number.
+    RAISES BioelError: [B641] if a weight is not a finite number.
     """
     model.attrs["quantized"] = True
     weights_from_bytes(model, weights_to_bytes(model))

@@ -66,7 +66,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import FEATURES, AliasTable
 from spacy_bioel.loading import load_model
 from spacy_bioel.mentions.model import add_scorer
-from spacy_bioel.models.torch_io import weights_from_bytes, weights_to_bytes
+from spacy_bioel.models.torch_io import quantize, weights_from_bytes, weights_to_bytes
 from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.types import ORGANISM, Concept
@@ -229,16 +229,21 @@ def pipeline(
     folder = ASSETS / "starter"
     with replacing_file(folder / "alias_table.json") as path:
         path.write_text(json.dumps(counts, ensure_ascii=False) + "\n", encoding="utf8")
-    file = folder / "bioel_mentions" / "model.safetensors"
-    present = load_file(file) if share < 1 else {}
+    new: Any = load_model(str(detector)).get_pipe("bioel_mentions")
+    weights = _floats_of(new)
+    for name, array in _floats_of(spacy_bioel.load().get_pipe("bioel_mentions")).items() if share < 1 else ():
+        weights[name] = share * weights[name] + (1 - share) * array
+    weights_from_bytes(new.model, save_bytes(weights))
+    quantize(new.model)
     with replacing_folder(folder / "bioel_mentions") as staging:
-        shutil.copytree(detector / "bioel_mentions", staging, dirs_exist_ok=True)
+        new.to_disk(staging)
         (staging / "manifest.json").unlink(missing_ok=True)  # has digests of 32-bit weights
         file = staging / "model.safetensors"
-        weights = load_file(file)
-        for name, array in present.items():
-            weights[name] = share * weights[name] + (1 - share) * array.astype("float32")
-        save_file({name: array.astype("float16") for name, array in weights.items()}, file)
+        halves = {
+            name: array if array.ndim > 1 else array.astype("float16")  # matrices are quantised
+            for name, array in load_file(file).items()
+        }
+        save_file(halves, file)
     tuned = load_config(detector / "config.cfg")["components"]["bioel_mentions"]
     config = (folder / "config.cfg").read_text(encoding="utf8")
     for key in ("threshold", "document_smoothing", "allow_overlap"):
@@ -271,7 +276,7 @@ def without(label: str, model: Path, out: Path) -> None:
     nlp = load_model(str(model))
     detector: Any = nlp.get_pipe("bioel_mentions")
     kept = [i for i, other in enumerate(detector.labels) if other != label]
-    weights = load(weights_to_bytes(detector.model))
+    weights = _floats_of(detector)
     for name in weights:
         if name.endswith(("torch.output.weight", "torch.output.bias")):
             weights[name] = weights[name][kept]
@@ -288,6 +293,12 @@ def save(folder: Path) -> None:
     with replacing_folder(folder) as staging:
         spacy_bioel.load().to_disk(staging)
         shutil.copyfile(INSTALLED / "starter" / "README.md", staging / "README.md")
+
+
+def _floats_of(detector: Any) -> dict[str, Any]:
+    """Return the weights of a detector by name, not quantised."""
+    detector.model.attrs["quantized"] = False
+    return load(weights_to_bytes(detector.model))
 
 
 def _counts(corpora: list[str], kb: str | list[str]) -> dict[str, dict[str, int]]:

@@ -1,0 +1,242 @@
+"""Products of whole numbers: the same numbers from NumPy and the int8 kernel, for any rows."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+import spacy
+from safetensors.numpy import load, save
+
+import spacy_bioel  # noqa: F401 - registers the factories
+from spacy_bioel import integers
+from spacy_bioel.errors import BioelError
+from spacy_bioel.integers import EXACT_LIMIT, IntegerMatrix, quantize_weights, whole_numbers
+from spacy_bioel.models.torch_io import quantize, weights_from_bytes, weights_to_bytes
+
+RANDOM = np.random.default_rng(0)
+TEXTS = [
+    "Aspirin caused acute kidney injury (AKI) in 2 of 7 patients.",
+    "",
+    "Fever and cough, no aspirin. " * 30,
+]
+
+
+def with_kernel(monkeypatch, module):
+    monkeypatch.setattr(integers, "kernel", lambda: module)
+
+
+def draw(*shape):
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("shape", [(700, 384, 384), (1, 96, 288), (33, 1040, 64), (9, 1536, 70)])
+def test_both_engines_give_the_same_bits(monkeypatch, shape):
+    numkong = pytest.importorskip("numkong")
+    n, width, n_outputs = shape
+    matrix = IntegerMatrix.of(draw(n_outputs, width))
+    # All at the largest value, where sums are the largest.
+    rows = np.concatenate([draw(n, width) * 100, np.ones((1, width), np.float32)])
+    with_kernel(monkeypatch, None)
+    expected = matrix.times(rows)
+    with_kernel(monkeypatch, numkong)
+    assert matrix.times(rows).tobytes() == expected.tobytes()
+    alone = np.concatenate([matrix.times(row[None]) for row in rows[-5:]])
+    assert alone.tobytes() == expected[-5:].tobytes()
+
+
+def test_products_are_close_to_those_of_floats():
+    weights, rows = draw(128, 96), draw(50, 96)
+    exact = rows @ weights.T
+    assert np.abs(IntegerMatrix.of(weights).times(rows) - exact).max() < 0.02 * np.abs(exact).max()
+    few = IntegerMatrix.of(weights[:6]).times(rows)  # few outputs: more bits
+    assert np.abs(few - exact[:, :6]).max() < 0.01 * np.abs(exact).max()
+
+
+def test_sums_stay_exact():
+    for width in (1, 96, 1040, 5000):
+        matrix = IntegerMatrix.of(np.ones((64, width), np.float32))
+        numbers, _ = whole_numbers(
+            np.ones((1, width), np.float32), largest=min(127, EXACT_LIMIT // (127 * width))
+        )
+        assert (numbers @ matrix.numbers.T).max() <= EXACT_LIMIT
+
+
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_quantised_weights_are_quantised_to_the_same_numbers(axis):
+    weights = draw(30, 20, 5) * np.exp(3 * draw(30, 1, 1))
+    weights[3] = 0
+    weights[4, 0] = 1e-38
+    numbers, scales = quantize_weights(weights, axis=axis)
+    again, scales_again = quantize_weights(numbers * scales, axis=axis)
+    assert np.abs(numbers).max() == 127
+    assert (again == numbers).all()
+    assert (scales_again == scales)[np.abs(numbers).max(axis=axis, keepdims=True) > 0].all()
+    assert np.abs(numbers * scales - weights).max() <= 0.5001 * scales.max()
+
+
+def test_rows_of_zeros_and_of_tiny_numbers():
+    rows = np.zeros((3, 8), np.float32)
+    rows[1] = np.float32(1e-44)
+    products = IntegerMatrix.of(np.zeros((70, 8), np.float32)).times(rows)
+    assert (products == 0).all()
+    assert np.isfinite(IntegerMatrix.of(draw(70, 8)).times(rows)).all()
+
+
+# The kernel.
+
+
+def fake_kernel(monkeypatch, **functions):
+    monkeypatch.setitem(sys.modules, "numkong", types.SimpleNamespace(**functions))
+    integers.kernel.cache_clear()
+    monkeypatch.setattr(integers, "kernel", integers.kernel.__wrapped__)
+
+
+def test_a_kernel_that_fails_is_not_used(monkeypatch):
+    def fail(*arguments):
+        raise OSError("illegal instruction")
+
+    fake_kernel(monkeypatch, dots_pack=fail, dots_packed=fail)
+    with pytest.warns(UserWarning, match=r"\[W417\].*illegal instruction"):
+        assert integers.kernel() is None
+
+
+def test_a_kernel_that_miscalculates_is_not_used(monkeypatch):
+    def wrong(rows, matrix):
+        return rows.astype(np.int32) @ matrix.T.astype(np.int32) + 1
+
+    fake_kernel(monkeypatch, dots_pack=np.asarray, dots_packed=wrong)
+    with pytest.warns(UserWarning, match=r"\[W417\].*wrong"):
+        assert integers.kernel() is None
+
+
+@pytest.mark.parametrize("is_faster", [True, False])
+def test_only_a_faster_kernel_is_used(monkeypatch, is_faster):
+    def right(rows, matrix):
+        return rows.astype(np.int32) @ matrix.T.astype(np.int32)
+
+    fake_kernel(monkeypatch, dots_pack=np.asarray, dots_packed=right)
+    times = iter([0.0, 1.0, 1.5 if is_faster else 3.0] * 3)
+    monkeypatch.setattr(integers, "perf_counter", lambda: next(times))
+    assert (integers.kernel() is not None) == is_faster
+
+
+def test_without_the_kernel(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numkong", None)
+    monkeypatch.setattr(integers, "kernel", integers.kernel.__wrapped__)
+    assert integers.kernel() is None
+
+
+# Detectors.
+
+
+@pytest.fixture
+def nlp():
+    nlp = spacy.blank("en")
+    spacy.util.fix_random_seed(0)
+    detector = nlp.add_pipe("bioel_mentions", config={"threshold": 0.0})
+    for label in ("Chemical", "Disease"):
+        detector.add_label(label)
+    nlp.initialize()
+    return nlp
+
+
+def found(nlp):
+    detector = nlp.get_pipe("bioel_mentions")
+    return detector.predict([nlp.make_doc(text) for text in TEXTS])
+
+
+def test_a_quantised_detector_is_saved_as_whole_numbers_and_loads_the_same(nlp, tmp_path):
+    before, floats = found(nlp), nlp.to_bytes()
+    model = nlp.get_pipe("bioel_mentions").model
+    quantize(model)
+    after = found(nlp)
+    assert after != before
+    tensors = load(weights_to_bytes(model))
+    assert {
+        tensor.dtype.name: name.endswith(".scale")
+        for name, tensor in tensors.items()
+        if tensor.ndim > 1
+    } == {"int8": False, "float32": True}
+    assert len(nlp.to_bytes()) < 0.4 * len(floats)
+    nlp.to_disk(tmp_path / "model")
+    for copy in (spacy.load(tmp_path / "model"), pickle.loads(pickle.dumps(nlp))):
+        assert found(copy) == after
+        assert copy.get_pipe("bioel_mentions").model.attrs["quantized"]
+    nlp.from_bytes(floats)
+    assert found(nlp) == before
+
+
+def test_training_continues_with_floats(nlp):
+    detector = nlp.get_pipe("bioel_mentions")
+    quantize(detector.model)
+    doc = nlp.make_doc(TEXTS[0])
+    gold = {"spans": {"bioel_gold": [(0, 7, "Chemical")]}}
+    nlp.update([spacy.training.Example.from_dict(doc, gold)], sgd=nlp.create_optimizer())
+    assert not detector.model.attrs["quantized"]
+    assert not [name for name in load(weights_to_bytes(detector.model)) if "scale" in name]
+
+
+def test_bad_weights(nlp):
+    model = nlp.get_pipe("bioel_mentions").model
+    embedding = next(node for node in model.walk() if node.has_param("E"))
+    before = embedding.get_param("E").copy()
+    embedding.set_param("E", np.full_like(before, np.inf))
+    with pytest.raises(BioelError, match=r"\[B641\].*E contains infinity"):
+        quantize(model)
+    embedding.set_param("E", before)
+    quantize(model)
+    tensors = load(weights_to_bytes(model))
+    scale = next(name for name in tensors if name.endswith("E.scale"))
+    for damaged in (
+        {scale: np.full_like(tensors[scale], np.nan)},
+        {scale: -tensors[scale]},
+        {scale: tensors[scale][:3]},
+        {scale: np.zeros((5, *tensors[scale].shape), np.float32) + 1},
+        {scale: tensors[scale].astype(np.int32)},
+    ):
+        with pytest.raises(BioelError, match=r"\[B041\]"):
+            weights_from_bytes(model, save(tensors | damaged))
+    with pytest.raises(BioelError, match=r"\[B041\].*scale"):
+        weights_from_bytes(model, save({k: v for k, v in tensors.items() if k != scale}))
+
+
+LINKS = """
+import json, sys, spacy_bioel
+from spacy_bioel import integers
+if sys.argv[1] == "numpy":
+    integers.kernel = lambda: None
+import spacy
+nlp = spacy.load(sys.argv[2])
+docs = nlp.pipe(json.loads(sys.argv[3]))
+detector = nlp.get_pipe("bioel_mentions")
+print(json.dumps([[[s.start, s.end, s.label_, float(p).hex()] for s, p in
+    zip(doc.spans["bioel"], doc.spans["bioel"].attrs["scores"])] for doc in docs]))
+"""
+
+
+def test_the_same_mentions_with_other_libraries_and_threads(nlp, tmp_path):
+    quantize(nlp.get_pipe("bioel_mentions").model)
+    nlp.to_disk(tmp_path / "model")
+    outputs = set()
+    for engine, environment in (
+        ("numpy", {"OPENBLAS_NUM_THREADS": "1"}),
+        ("numpy", {"OPENBLAS_CORETYPE": "Haswell", "OPENBLAS_NUM_THREADS": "2"}),
+        ("numpy", {"OPENBLAS_CORETYPE": "Nehalem", "NPY_DISABLE_CPU_FEATURES": "X86_V4"}),
+        ("numkong", {}),
+    ):
+        arguments = [LINKS, engine, str(tmp_path / "model"), json.dumps(TEXTS)]
+        run = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", *arguments],
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+        )
+        assert run.returncode == 0, run.stderr
+        outputs.add(run.stdout)
+    assert len(outputs) == 1
+    assert len(json.loads(outputs.pop())[0]) > 3
