@@ -19,6 +19,7 @@ MODULES = {
     "end_to_end": ["end_to_end", "main_job", "detection"],
     "expected": ["expected"],
     "encoding": ["encoding", "roofline"],
+    "engines": ["engines", "quantized"],
     "findings": ["findings"],
     "fine_tuning": ["fine_tuning"],
     "generative": ["generative"],

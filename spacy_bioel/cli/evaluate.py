@@ -307,6 +307,7 @@ def tune_command(
         )
 
 
+@console.expand_options
 def quantize_command(
     model: Annotated[str, Argument(help="Trained pipeline (folder or package name).")],
     dev: Annotated[
