@@ -1,10 +1,11 @@
 """Compare the engines of quantised inference, and measure what quantising costs.
 
-python -m benchmarks.run engines: the starter links the abstracts of BC5CDR's development documents, which the project has fetched,
-in a process each: with NumPy and with numkong, and with other kernels of OpenBLAS and NumPy. Speed
-is measured in turns, on one core, by processor time, after a few abstracts that fill the caches.
---before is a checkout of an earlier version; its cache folder is --before-cache.
-A digest over all links, candidates and scores shows whether results are equal to the bit.
+python -m benchmarks.run engines: the starter links the abstracts of BC5CDR's development documents,
+which the project has fetched, in a process each: with NumPy and with numkong, and with other
+kernels of OpenBLAS and NumPy. Speed is measured in turns, on one core, by processor time, after a
+few abstracts that fill the caches. --before is a checkout of an earlier version; its cache folder
+is --before-cache. A digest over all links, candidates and scores shows whether results are equal
+to the bit.
 
 python -m benchmarks.run quantized BEFORE CACHE compares F1 of the starter on the development
 documents of its corpora with that of an earlier version, whose weights were floats.
@@ -61,10 +62,14 @@ for corpus in CORPORA:
 """
 # System -> engine and environment. The others are measured for equality only.
 _SYSTEMS: dict[str, tuple[str, dict[str, str]]] = {"NumPy": ("NumPy", {}), "numkong": ("", {})}
+_NO_AVX512 = "X86_V4 AVX512_ICL AVX512_SPR"
 _OTHERS: dict[str, tuple[str, dict[str, str]]] = {
     "NumPy, OpenBLAS for Haswell, no AVX-512": (
         "NumPy",
-        {"OPENBLAS_CORETYPE": "Haswell", "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR"},
+        {
+            "OPENBLAS_CORETYPE": "Haswell",
+            "NPY_DISABLE_CPU_FEATURES": _NO_AVX512,
+        },
     ),
     "NumPy, OpenBLAS for Nehalem": ("NumPy", {"OPENBLAS_CORETYPE": "Nehalem"}),
     "numkong, two threads": ("", {"OPENBLAS_NUM_THREADS": "2"}),

@@ -1,11 +1,11 @@
 """Matrix products of whole numbers, which are the same on every processor.
 
 Floats are rounded at every addition, so a product in float32 depends on the order in which a
-library adds. Here each row of a matrix is whole numbers times a float32 scale. Their products are
-limited so that every sum stays below 2 ** 24, where float32 is exact: NumPy and an int8 kernel, with
-any number of threads, compute the same numbers.
+library adds. Here each row of a matrix is whole numbers times a float32 scale. They are small
+enough for every sum of products to stay below 2 ** 24, where float32 is exact: NumPy and an int8
+kernel, with any number of threads, compute the same numbers.
 
-The kernel is that of numkong (`pip install 'spacy-bioel[fast]'`), if it is faster on this processor.
+The kernel is that of numkong (`pip install 'spacy-bioel[fast]'`), if it is faster than NumPy here.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _SMALLEST = np.float32(1e-30)
 _SPARE_BITS = np.uint32(0xFF)  # of the 24 bits of a scale
 
 
-def whole_numbers(x: FloatArray, *, largest: int) -> tuple[FloatArray, FloatArray]:
-    """Round the rows of a matrix to whole numbers times a step.
+def whole_numbers(x: Any, *, largest: int) -> tuple[Any, Any]:
+    """Round the rows of a matrix, in float32 or float64, to whole numbers times a step.
 
     largest (int): Largest whole number, which the largest value in each row becomes.
     RETURNS (tuple): The whole numbers as floats, and the step of each row, shape (n, 1).

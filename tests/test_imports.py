@@ -12,7 +12,17 @@ import pytest
 ROOT = Path(__file__).parents[1] / "spacy_bioel"
 GROUND = ["types", "errors"]
 FILES_AND_TEXT = [*GROUND, "text", "files"]
-PIPES = [*FILES_AND_TEXT, "parallel", "integers", "kb", "models", "settings", "doc", "pipe", "explanation"]
+PIPES = [
+    *FILES_AND_TEXT,
+    "parallel",
+    "integers",
+    "kb",
+    "models",
+    "settings",
+    "doc",
+    "pipe",
+    "explanation",
+]
 LINKING = [*PIPES, "dictionary", "entities", "mentions", "linking"]
 
 # Folder, or file at the top -> folders that it may import, besides itself. A folder in another one

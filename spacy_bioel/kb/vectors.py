@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns import RawFile, entries_of, give_back
 from spacy_bioel.integers import EXACT_LIMIT, LARGEST, whole_numbers, whole_products
+from spacy_bioel.kb.columns import RawFile, entries_of, give_back
 from spacy_bioel.parallel import even_slices, one_thread_each
 from spacy_bioel.types import FloatArray, IntArray
 

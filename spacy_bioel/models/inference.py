@@ -64,8 +64,7 @@ def layer_norm(x: FloatArray, gain: FloatArray, bias: FloatArray, *, epsilon: fl
 
 
 def _row_sums(x: FloatArray) -> FloatArray:
-    """Add up each row, half by half, because the order in which NumPy adds depends on the processor.
-    Returns shape (n, 1)."""
+    """Add up each row, half by half: NumPy's order depends on the processor. Shape (n, 1)."""
     while (width := x.shape[1]) > 1:
         half = width // 2
         sums = x[:, :half] + x[:, half : 2 * half]
@@ -153,7 +152,7 @@ def _hidden_logits(
             start, _, feature = inside[inside[:, 1] == width].T
             if len(start):
                 _add_rows(hidden, start - low, weights["span_features.weight"][feature])
-            logits[low:high, width] = linear(relu(hidden), output)
+            logits[low:high, width] = relu(hidden) @ output.T
     logits += weights["output.bias"]
     return logits
 
@@ -223,12 +222,11 @@ class NumpyResCNN:
         self.tables = tables
         self.has_positions = bool(tables["positions"].any())
         n_blocks = 1 + max(int(k.split(".")[1]) for k in weights if k.startswith("blocks."))
-        self.blocks = [
-            _Block(weights, f"blocks.{i}.", widths, quantized) for i in range(n_blocks)
-        ]
+        self.blocks = [_Block(weights, f"blocks.{i}.", widths, quantized) for i in range(n_blocks)]
 
     def _linear(self, x: FloatArray, name: str) -> FloatArray:
-        return linear(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
+        bias: Any = self.weights[f"{name}.bias"]
+        return linear(x, self.weights[f"{name}.weight"], bias)
 
     def _embed(self, ids: IntArray, positions: IntArray) -> FloatArray:
         tables = self.tables

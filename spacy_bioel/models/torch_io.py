@@ -20,8 +20,8 @@ from thinc.api import Model, Optimizer, PyTorchShim, get_torch_default_device, t
 from thinc.types import ArgsKwargs, FloatsXd
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.models.inference import Weights
 from spacy_bioel.integers import quantize_weights
+from spacy_bioel.models.inference import Weights
 
 if TYPE_CHECKING:
     import torch
@@ -274,7 +274,7 @@ def _quantized(tensors: Weights) -> dict[str, NDArray]:
 
     RAISES BioelError: [B641] if a weight is not a finite number.
     """
-    stored = {}
+    stored: dict[str, NDArray] = {}
     for key, tensor in tensors.items():
         if not np.isfinite(tensor).all():
             raise BioelError(Errors.B641.format(key=key))

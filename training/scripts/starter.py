@@ -231,8 +231,11 @@ def pipeline(
         path.write_text(json.dumps(counts, ensure_ascii=False) + "\n", encoding="utf8")
     new: Any = load_model(str(detector)).get_pipe("bioel_mentions")
     weights = _floats_of(new)
-    for name, array in _floats_of(spacy_bioel.load().get_pipe("bioel_mentions")).items() if share < 1 else ():
-        weights[name] = share * weights[name] + (1 - share) * array
+    if share < 1:
+        file = folder / "bioel_mentions" / "model.safetensors"
+        weights_from_bytes(new.model, file.read_bytes())
+        present = _floats_of(new)
+        weights = {name: share * weights[name] + (1 - share) * present[name] for name in weights}
     weights_from_bytes(new.model, save_bytes(weights))
     quantize(new.model)
     with replacing_folder(folder / "bioel_mentions") as staging:
