@@ -283,7 +283,7 @@ def test_a_label_that_only_helped_is_dropped_and_weights_are_mixed(project, monk
     plain.model.attrs["quantized"] = False
     mixed = load(weights_to_bytes(plain.model))
     for name, array in weights.items():
-        step = max(abs(array).max() / 127, 1e-6)
+        step = max(float(abs(array).max()) / 127, 1e-6)
         assert mixed[name] == pytest.approx(0.75 * array, abs=step)
     text = config.read_text("utf8")
     assert "threshold = 0.625\ndocument_smoothing = 0.0\nallow_overlap = false\n" in text
