@@ -82,14 +82,15 @@ function drawPage(number) {
 }
 
 function select(links, read) {
-  selected = links[0];
-  byId("panel").replaceChildren(...links.flatMap(link => [
+  selected = links[0] || null;
+  byId("panel").replaceChildren(...selected ? links.flatMap(link => [
     ...drawLink(link, read.text, showId, nameOf),
     ...link.ids.filter(id => id in concepts).flatMap(id => drawConcept(concepts[id], showId)),
-  ]));
+  ]) : hint);
 }
 
 function drawHead() {
+  byId("marks").textContent = describeMarks(documents.flatMap(read => read.links));
   const labels = new Set(), statuses = new Set(), kbs = new Set(documents.flatMap(read => read.kbs));
   for (const {links} of documents) for (const link of links) {
     labels.add(link.label);
