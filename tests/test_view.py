@@ -218,6 +218,8 @@ def test_ticks_enclose_the_values():
     assert ticks_of([0, 1]) == [0, 0.2, 0.4, 0.6, 0.8, 1]
     assert ticks_of([3, 47]) == [0, 10, 20, 30, 40, 50]
     assert ticks_of([0, 1200.0]) == [0, 500, 1000, 1500]
+    assert ticks_of([100.0]) == [0, 20, 40, 60, 80, 100]
+    assert ticks_of([-3, -3]) == [-3, -2, -1, 0]
     assert ticks_of([]) == [0, 0.2, 0.4, 0.6, 0.8, 1]
     assert ticks_of([0.93, 0.95, float("nan")]) == [0.93, 0.935, 0.94, 0.945, 0.95]
 

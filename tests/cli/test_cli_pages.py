@@ -110,6 +110,17 @@ def test_a_knowledge_base_with_200_types_many_roots_and_no_shared_names(bioel, t
     assert "Names that the most" not in text
 
 
+def test_a_branch_of_half_of_the_concepts_is_shown(bioel, tmp_path):
+    concepts = [Concept("X:0", ("root",)), Concept("X:1", ("nervous system",), parents=("X:0",))]
+    concepts += [Concept(f"X:{n}", (f"leaf {n}",), parents=("X:0",)) for n in range(2, 6)]
+    concepts += [Concept(f"X:{n}", (f"nerve {n}",), parents=("X:1",)) for n in range(6, 9)]
+    concepts += [Concept("X:9", ("deep",), parents=("X:8",))]
+    build_kb(concepts, tmp_path / "kb")
+    bioel("kb", "info", tmp_path / "kb", "--html", tmp_path / "kb.html")
+    branches = bars_of(tmp_path / "kb.html", "Concepts by branch; a concept may be in several.")
+    assert branches == {"nervous system": 5, "(in no branch shown)": 5}
+
+
 def test_branches_of_a_cycle_end(bioel, tmp_path):
     concepts = [
         Concept("X:0", ("root",)),
