@@ -127,7 +127,9 @@ def _bars(title: str, panels: Sequence[_Panel], *notes: str, end: float = 0) -> 
             bar = {key: row.get(key) for key in ("value", "low", "high")}
             bars.append({"name": name, "ours": name == _OURS, "shown": form.format(**bar), **bar})
         highest = max(bar["high"] or bar["value"] for bar in bars)
-        drawn.append({"title": head, "y": y, "bars": bars, "end": end or ticks_of([0, highest])[-1]})
+        drawn.append(
+            {"title": head, "y": y, "bars": bars, "end": end or ticks_of([0, highest])[-1]}
+        )
         y += 48 + 26 * len(bars)
     return _picture(title, notes, height=y - 24, bars=drawn)
 

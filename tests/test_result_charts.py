@@ -46,7 +46,9 @@ def test_a_bar_is_as_long_as_its_number(name):
 
 
 def test_bars_of_accuracy_have_one_scale():
-    assert {panel.get("data-end") for title, panel in panels("accuracy").items() if title} == {"100"}
+    assert {panel.get("data-end") for title, panel in panels("accuracy").items() if title} == {
+        "100"
+    }
 
 
 def test_bars_have_the_figures_of_the_results():

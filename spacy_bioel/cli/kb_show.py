@@ -144,7 +144,7 @@ def _charts(base: KnowledgeBase, types: dict[str, int]) -> tuple[list[Any], list
         ("Concepts by number of names.", ("names", "concepts"), list(n_names.items())),
         ("Ambiguous names by number of concepts.", ("concepts", "names"), list(n_shared.items())),
         *([(_BRANCHES, ("branch", "concepts"), branches)] if (branches := _branches(base)) else []),
-        ("Concepts by type.", ("type", "concepts"), Counter(types).most_common()),
+        ("Concepts by type, as in the source.", ("type", "concepts"), Counter(types).most_common()),
         ("Concepts by prefix.", ("prefix", "concepts"), prefixes.most_common()),
     ]
     title = f"Names that the most concepts share ({len(rows):,} of {len(shared):,})"

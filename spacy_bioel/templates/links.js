@@ -14,6 +14,7 @@ function readDocuments() {
   }
 }
 
+const byNumber = (a, b) => a.localeCompare(b, "en", {numeric: true});  // 2 before 10
 const nameOf = id => (concepts[id] || {name: ""}).name;
 
 function showId(id) {
@@ -98,7 +99,7 @@ function drawHead() {
   }
   byId("kbs").hidden = !kbs.size;
   byId("kbs").lastChild.replaceChildren(...[...kbs].sort().map(kb => element("li", kb)));
-  byId("labels").replaceChildren(...[...labels].sort().map(label => {
+  byId("labels").replaceChildren(...[...labels].sort(byNumber).map(label => {
     const [hue, edge] = styleOf(label), button = element("button",
       [element("span", "", {class: "swatch", style: `--hue: ${hue}; --edge-style: ${edge}`}),
         label || "(no label)"], {type: "button", class: "quiet", "aria-pressed": "true"});
