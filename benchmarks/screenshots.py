@@ -85,7 +85,7 @@ PAGES = (
         "links",
         "templates/links.html",
         "link example.txt -o links.html",
-        "mark:text('AKI')",
+        "mark:text('melanoma')",
         height=600,  # README.md begins with it
     ),
     Shown("explain", "templates/explain.html", f"explain '{TEXT}' --html explain.html"),
