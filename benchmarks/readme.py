@@ -57,7 +57,8 @@ LINKS = {
 _PICTURE = (
     '<picture><source media="(prefers-color-scheme: dark)" srcset="{base}docs/img/links-dark.png">'
     '<img src="{base}docs/img/links-light.png" alt="Texts with coloured mentions and their ids. '
-    'The mention AKI is selected; its candidates and their scores are next to the text."></picture>'
+    'The mention melanoma is selected; its candidates and their scores are next to the text.">'
+    "</picture>"
 )
 
 

@@ -70,16 +70,24 @@ class Shown(NamedTuple):
         need not be listed. "": it has no picture.
     command (str): Arguments of `bioel` that write NAME.html, or pipeline/card.html.
     click (str): Element that is selected before the picture is taken.
+    height (int): Of the picture, at most.
     """
 
     name: str
     templates: str = ""
     command: str = ""
     click: str = ""
+    height: int = 760
 
 
 PAGES = (
-    Shown("links", "templates/links.html", "link example.txt -o links.html", "mark:text('AKI')"),
+    Shown(
+        "links",
+        "templates/links.html",
+        "link example.txt -o links.html",
+        "mark:text('melanoma')",
+        height=600,  # README.md begins with it
+    ),
     Shown("explain", "templates/explain.html", f"explain '{TEXT}' --html explain.html"),
     Shown(
         "errors",
@@ -145,7 +153,7 @@ def screenshots(
                     page.goto(addresses[shown.name])
                     _use(page, shown)
                     if shown.templates:
-                        _take(page, IMAGES / f"{shown.name}-{scheme}.png")
+                        _take(page, IMAGES / f"{shown.name}-{scheme}.png", shown.height)
                     found = _measure(page, f"{shown.name}, {scheme}")
                     own = addresses[shown.name].rpartition("/")[0]
                     found["other_requests"] = sum(
@@ -233,10 +241,10 @@ def _use_service(page: Any) -> None:
     page.locator("#concept h3").wait_for()
 
 
-def _take(page: Any, picture: Path) -> None:
+def _take(page: Any, picture: Path, height: int) -> None:
     """Take a picture of a page, without the empty space below it."""
     content = page.evaluate("document.body.getBoundingClientRect().bottom")
-    page.set_viewport_size({"width": 1000, "height": min(760, round(content))})
+    page.set_viewport_size({"width": 1000, "height": min(height, round(content))})
     page.screenshot(path=picture)
 
 

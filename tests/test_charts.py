@@ -132,6 +132,12 @@ def test_a_reliability_diagram():
     assert [values(c, "cx", "cy") for c in circles] == [[5, 216], [95, 24]]
     small, large = (values(c, "r")[0] - 2.5 for c in circles)
     assert (large / small) ** 2 == pytest.approx(25, rel=0.1)  # areas
+    assert "few" in circles[0].attrib["class"] and "few" not in circles[1].attrib["class"]
+    (line,) = chart.iterfind(f".//{SVG}g/{SVG}line")
+    assert line.attrib["class"] == "line few"
+    both = parse(drawn("reliability_diagram", "R.", {"all": points, "gold": points}))
+    squares = both.findall(f".//{SVG}g/{SVG}rect")
+    assert [values(square, "x", "y") for square in squares] == [[5, 216], [95, 24]]
     (ideal,) = chart.iterfind(f".//{SVG}line[@class='ideal']")
     assert values(ideal, "x1", "y1", "x2", "y2") == [0, 240, 100, 0]
     assert table_of(chart)[1:] == [

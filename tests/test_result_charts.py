@@ -45,6 +45,12 @@ def test_a_bar_is_as_long_as_its_number(name):
                 assert [float(start), float(end)] == pytest.approx([low, high], abs=0.1)
 
 
+def test_bars_of_accuracy_have_one_scale():
+    assert {panel.get("data-end") for title, panel in panels("accuracy").items() if title} == {
+        "100"
+    }
+
+
 def test_bars_have_the_figures_of_the_results():
     genes, hpo, _ = (bars(panel) for title, panel in panels("accuracy").items() if title)
     shown = {name: float(bar.get("data-value")) for name, bar in genes.items()}

@@ -218,5 +218,29 @@ def test_ticks_enclose_the_values():
     assert ticks_of([0, 1]) == [0, 0.2, 0.4, 0.6, 0.8, 1]
     assert ticks_of([3, 47]) == [0, 10, 20, 30, 40, 50]
     assert ticks_of([0, 1200.0]) == [0, 500, 1000, 1500]
+    assert ticks_of([100.0]) == [0, 20, 40, 60, 80, 100]
+    assert ticks_of([-3, -3]) == [-3, -2, -1, 0]
     assert ticks_of([]) == [0, 0.2, 0.4, 0.6, 0.8, 1]
     assert ticks_of([0.93, 0.95, float("nan")]) == [0.93, 0.935, 0.94, 0.945, 0.95]
+
+
+def test_on_a_phone_the_panel_leaves_the_selected_mention_in_view_and_closes(tmp_path):
+    text = "words " * 60 + "fever and " + "x" * 2000
+    links = [link_of(text, "fever", "Disease"), link_of(text, "x" * 2000, "Gene", "X:1")]
+    with chromium() as browser:
+        page = browser.new_page(viewport={"width": 320, "height": 700})
+        page.goto(page_of(tmp_path, LinkedText("", text, tuple(links))))
+        assert page.locator("#marks").inner_text() == "No background: no concept fits (NIL)."
+        mark, panel = page.locator("mark").first, page.locator("#panel")
+        mark.click()
+        box = mark.bounding_box()
+        assert box["y"] + box["height"] < panel.bounding_box()["y"]
+        panel.get_by_role("button", name="Close").click()
+        assert panel.inner_text().startswith("Select a mention")
+        assert panel.get_by_role("button").count() == 0
+        page.locator("mark").last.press("Enter")
+        assert page.locator("#panel h2").bounding_box()["height"] < 120
+        page.keyboard.press("Escape")
+        assert page.evaluate("document.activeElement.textContent").startswith("x")
+        page.emulate_media(media="print")
+        assert not panel.get_by_text("Select a mention").is_visible()

@@ -173,7 +173,7 @@ def check_command(
         unseen = unseen_by_label(first, second)
         charts = [
             ("Mentions by label.", ("label", *columns), _shares(first.mentions, second.mentions)),
-            ("Distinct ids and strings that train lacks.", ("label", "ids", "strings"), unseen),
+            ("% of dev's ids and strings that train lacks.", ("label", "ids", "strings"), unseen),
             ("Mentions by number of tokens.", ("tokens", *columns), _shares(*of_mentions)),
             ("Documents by number of tokens.", ("tokens", *columns), _shares(*of_documents)),
         ]

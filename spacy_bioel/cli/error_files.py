@@ -109,7 +109,7 @@ def report_errors(
         over = curves_over_scores(
             texts, predicted, {*_THRESHOLDS, threshold}, protocol=protocol, canonical=canonical
         )
-        shown = [x for x in _OVER_THRESHOLDS if x in over and any(y for _, y in over[x])]
+        shown = [x for x in _OVER_THRESHOLDS if x in over and any(y > 0 for _, y in over[x])]
         text = _render(
             errors,
             name_of,

@@ -144,7 +144,7 @@ def _charts(base: KnowledgeBase, types: dict[str, int]) -> tuple[list[Any], list
         ("Concepts by number of names.", ("names", "concepts"), list(n_names.items())),
         ("Ambiguous names by number of concepts.", ("concepts", "names"), list(n_shared.items())),
         *([(_BRANCHES, ("branch", "concepts"), branches)] if (branches := _branches(base)) else []),
-        ("Concepts by type.", ("type", "concepts"), Counter(types).most_common()),
+        ("Concepts by type, as in the source.", ("type", "concepts"), Counter(types).most_common()),
         ("Concepts by prefix.", ("prefix", "concepts"), prefixes.most_common()),
     ]
     title = f"Names that the most concepts share ({len(rows):,} of {len(shared):,})"
@@ -154,12 +154,14 @@ def _charts(base: KnowledgeBase, types: dict[str, int]) -> tuple[list[Any], list
 def _branches(base: KnowledgeBase) -> list[tuple[str, int]]:
     """Count the concepts in each branch, which is a root with all concepts below it.
 
-    A branch with most concepts, such as that of the only root, is replaced by those below it.
+    A branch of three quarters of the concepts, such as that of the only root, is replaced by those
+    below it. Concepts without parents and children do not count here.
     """
     is_child, rows = np.diff(base.parent_offsets) > 0, list[tuple[str, int]]()
     starts = base.parent_offsets[:-1][is_child]
     n_children = np.bincount(base.parents, minlength=len(base))
     branches = np.flatnonzero(~is_child & (n_children > 0))
+    n_related = np.count_nonzero(is_child | (n_children > 0))
     for _ in range(_MAX_BRANCH_LEVELS if len(branches) else 0):
         branches = branches[np.argsort(-n_children[branches], kind="stable")[:64]]
         bits, before = np.uint64(1) << np.arange(len(branches), dtype=np.uint64), None
@@ -175,7 +177,7 @@ def _branches(base: KnowledgeBase) -> list[tuple[str, int]]:
         rows += [("(in no branch shown)", rest)] if rest else []
         below = base.children_of(int(branches[most]))
         below = below[n_children[below] > 0]
-        if 4 * counts[most] < 3 * (len(base) - rest) or not len(below):
+        if 4 * counts[most] < 3 * n_related or not len(below):
             break
         branches = np.union1d(np.delete(branches, most), below)
     return rows

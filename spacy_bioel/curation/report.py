@@ -49,7 +49,7 @@ def finding_cells(finding: CheckedId) -> tuple[str, ...]:
     elif finding.verdict is IdVerdict.RETIRED:
         concept = f"replaced by {concept}" if found else "no replacement: ask a person"
     proposals = "\n".join(
-        f"{p.id} {p.name}" + f" {p.score:.2f}" * bool(p.score) for p in finding.proposals
+        f"{p.id} {p.name}" + f" (score {p.score:.2f})" * bool(p.score) for p in finding.proposals
     )
     name = re.sub(r"\*\*|`", "", finding.name)
     return f"{name:.200}", finding.id, verdict, concept, proposals, str(finding.pair.id)

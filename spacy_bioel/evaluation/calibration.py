@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -92,7 +93,8 @@ def curves_over_scores(
 
     A link with several ids has the lowest of their scores. Links without candidates are kept.
 
-    RETURNS (dict): The (threshold, percentage) points of each metric, by ascending threshold.
+    RETURNS (dict): The (threshold, percentage) points of each metric, by ascending threshold. The
+        percentage is NaN if its denominator is 0, as that of precision if nothing is linked.
     RAISES BioelError: [B080] if the numbers of documents differ, [B081] if a protocol is unknown.
     """
 
@@ -107,5 +109,8 @@ def curves_over_scores(
         links = [[above(threshold, link) for link in of_doc] for of_doc in links]
         counts = list(map(rules.count, golds, links))
         for metric, points in curves.items():
-            points.append((threshold, percent_of(counts, protocol, metric)))
+            (_, total), *others = rules.metrics[metric].ratios
+            is_defined = others or any(row[total] for row in counts)
+            value = percent_of(counts, protocol, metric) if is_defined else math.nan
+            points.append((threshold, value))
     return curves

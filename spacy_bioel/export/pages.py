@@ -102,7 +102,7 @@ def ticks_of(values: Iterable[float]) -> list[float]:
     numbers = [*filter(_is_finite, values)] or [0.0]
     low, high = min(numbers), max(numbers)
     if low == high:
-        high = low + (abs(low) or 1.0)
+        low, high = min(low, 0.0), max(high, 0.0) or float(not low)
     power = 10.0 ** math.floor(math.log10((high - low) / 4))
     step = next(power * n for n in (1, 2, 5, 10) if power * n >= (high - low) / 5)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)

@@ -14,6 +14,7 @@ function readDocuments() {
   }
 }
 
+const byNumber = (a, b) => a.localeCompare(b, "en", {numeric: true});  // 2 before 10
 const nameOf = id => (concepts[id] || {name: ""}).name;
 
 function showId(id) {
@@ -82,14 +83,15 @@ function drawPage(number) {
 }
 
 function select(links, read) {
-  selected = links[0];
-  byId("panel").replaceChildren(...links.flatMap(link => [
+  selected = links[0] || null;
+  byId("panel").replaceChildren(...selected ? links.flatMap(link => [
     ...drawLink(link, read.text, showId, nameOf),
     ...link.ids.filter(id => id in concepts).flatMap(id => drawConcept(concepts[id], showId)),
-  ]));
+  ]) : hint);
 }
 
 function drawHead() {
+  byId("marks").textContent = describeMarks(documents.flatMap(read => read.links));
   const labels = new Set(), statuses = new Set(), kbs = new Set(documents.flatMap(read => read.kbs));
   for (const {links} of documents) for (const link of links) {
     labels.add(link.label);
@@ -97,7 +99,7 @@ function drawHead() {
   }
   byId("kbs").hidden = !kbs.size;
   byId("kbs").lastChild.replaceChildren(...[...kbs].sort().map(kb => element("li", kb)));
-  byId("labels").replaceChildren(...[...labels].sort().map(label => {
+  byId("labels").replaceChildren(...[...labels].sort(byNumber).map(label => {
     const [hue, edge] = styleOf(label), button = element("button",
       [element("span", "", {class: "swatch", style: `--hue: ${hue}; --edge-style: ${edge}`}),
         label || "(no label)"], {type: "button", class: "quiet", "aria-pressed": "true"});

@@ -41,6 +41,17 @@ function statusOf(link) {
   return link.context ? link.context.assertion : "linked";
 }
 
+const isPale = ({context}) => context && !["present", "absent"].includes(context.assertion);
+
+// What the marks on these mentions mean.
+function describeMarks(links) {
+  return [
+    links.some(link => !link.ids.length) && "No background: no concept fits (NIL).",
+    links.some(link => link.context && link.context.negated) && "Struck through: negated.",
+    links.some(isPale) && "Pale: possible, conditional, historical, or about another person.",
+  ].filter(Boolean).join(" ");
+}
+
 const scoreOf = link => link.candidates.length ? link.candidates[0].score : 0;
 
 // Offsets count characters; JavaScript strings count UTF-16 code units.
@@ -65,11 +76,11 @@ function drawText(container, text, links) {
 // A piece of one or more mentions. The first piece of each mention can be reached with Tab.
 function drawPiece(words, links, start, end) {
   const inner = links[links.length - 1], [hue, edge] = styleOf(inner.label);
-  const status = statusOf(inner), classes = [];
+  const classes = [];
   if (!inner.ids.length) classes.push("nil");
   if (links.length > 1) classes.push("overlapping");
   if (inner.context && inner.context.negated) classes.push("negated");
-  else if (inner.context && status !== "present") classes.push("other");
+  else if (isPale(inner)) classes.push("other");
   const mark = element("mark", words, {
     role: "button", tabindex: links.some(l => l.start === start) ? 0 : -1,
     class: classes.join(" "), style: `--hue: ${hue}; --edge-style: ${edge}`,
@@ -84,25 +95,37 @@ function drawPiece(words, links, start, end) {
   return mark;
 }
 
-// Call `select` with the mentions that a person clicks, or chooses with Enter or Space. The keyboard
-// moves to the panel, and Escape leads back to the mention.
+// Call `select` with the mentions that a person clicks, or chooses with Enter or Space, and with none
+// when the panel is closed. The keyboard moves to the panel; Escape leads back to the mention.
 function listen(container, select) {
   const choose = event => {
     const mark = event.target.closest("mark");
     if (!mark) return;
     event.preventDefault();
-    for (const other of document.querySelectorAll("mark.selected")) other.classList.remove("selected");
+    const unmark = () => {
+      for (const node of document.querySelectorAll("#panel .close")) node.remove();
+      for (const node of document.querySelectorAll("mark.selected")) node.classList.remove("selected");
+    };
+    unmark();
     mark.classList.add("selected");
     select(mark.links, mark);
+    const close = element("button", "Close", {type: "button", class: "quiet close"});
+    close.onclick = () => {
+      document.onkeydown = null;
+      unmark();
+      select([]);
+      mark.focus();
+    };
+    document.onkeydown = ({key}) => { if (key === "Escape") close.click(); };
+    byId("panel").prepend(close);
+    mark.scrollIntoView({block: "nearest"});  // on a narrow screen, the panel may cover it
   };
   container.addEventListener("click", choose);
   container.addEventListener("keydown", event => {
     if (event.key !== "Enter" && event.key !== " " || !event.target.closest("mark")) return;
     choose(event);
-    const panel = byId("panel"), mark = event.target;
-    panel.tabIndex = 0;
-    panel.focus({preventScroll: true});
-    panel.onkeydown = ({key}) => { if (key === "Escape") mark.focus(); };
+    byId("panel").tabIndex = 0;
+    byId("panel").focus({preventScroll: true});
   });
 }
 

@@ -69,14 +69,11 @@ function showResult() {
     const [hue, edge] = styleOf(label);
     const swatch = element("span", "", {class: "swatch", style: `--hue: ${hue}; --edge-style: ${edge}`});
     return element("span", [swatch, `${label || "(no label)"} ${n}`]);
-  }), nil ? `Without a background: no concept (NIL) ${nil}` : "");
+  }));
   drawText(byId("text-linked"), text, links);
-  byId("contexts").hidden = !links.some(link => link.context);
+  byId("marks").textContent = describeMarks(links);
   byId("result").hidden = false;
-  byId("concept").replaceChildren();
-  byId("mention").replaceChildren(element("p", links.length
-    ? "Select a mention to see its concept, its candidates and why it was chosen."
-    : "Nothing in this text was found as a mention.", {class: "soft"}));
+  showLinks([]);
   showStatus(`${links.length.toLocaleString("en")} ${links.length === 1 ? "mention" : "mentions"}`
     + (nil ? `, ${nil.toLocaleString("en")} of them without a concept (NIL)` : ""));
   drawTable();
@@ -90,8 +87,12 @@ function showId(id) {
 }
 
 function showLinks(links) {
-  byId("mention").replaceChildren(
-    ...links.flatMap(link => drawLink(link, result.text, showId, () => "")));
+  const hint = result.links.length
+    ? "Select a mention to see its concept, its candidates and why it was chosen."
+    : "Nothing in this text was found as a mention.";
+  byId("mention").replaceChildren(...links.length
+    ? links.flatMap(link => drawLink(link, result.text, showId, () => ""))
+    : [element("p", hint, {class: "soft hint"})]);
   showConcepts(links.flatMap(link => link.ids), false);
 }
 

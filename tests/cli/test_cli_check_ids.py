@@ -54,7 +54,11 @@ def test_wrong_ids_are_listed_with_their_place(check, tmp_path, monkeypatch):
     path = written(Path("a.md"), "Seizure (HP:0001250)\n- Ataxia (HP:0001250)\n")
     status, table, notes = check(path)
     assert status == 1
-    assert "Ataxia" in table and "HP:0001251 Ataxia 1.00" in table and "line 2, column 11" in table
+    assert (
+        "Ataxia" in table
+        and "HP:0001251 Ataxia (score 1.00)" in table
+        and "line 2, column 11" in table
+    )
     assert notes == "2 ids: 1 agrees, 1 other concept.\n"
 
 

@@ -86,7 +86,7 @@ def test_a_knowledge_base_in_charts(kb_page):
     # The only root with children has most concepts, so the branches below it are shown.
     head = f"head {SCRIPT}"
     assert branches == {head: 3, "limb": 2, "(in no branch shown)": 3}
-    assert bars_of(kb_page, "Concepts by type.") == {"T": 6, "U": 2}  # also inherited
+    assert bars_of(kb_page, "Concepts by type, as in the source.") == {"T": 6, "U": 2}  # inherited
     assert bars_of(kb_page, "Concepts by prefix.") == {"HP": 6, "MONDO": 1}
     assert bars_of(kb_page, "Concepts by number of names.") == {"1": 3, "2": 3, "4": 1, "3": 0}
     assert "<strong>Ambiguous names by number of concepts:</strong> 3 (all 1)." in text
@@ -104,10 +104,22 @@ def test_a_knowledge_base_with_200_types_many_roots_and_no_shared_names(bioel, t
     build_kb(concepts, tmp_path / "kb")
     page = tmp_path / "kb.html"
     bioel("kb", "info", tmp_path / "kb", "--html", page)
-    text, bars = page.read_text("utf8"), bars_of(page, "Concepts by type. The first 30 of 200.")
+    text = page.read_text("utf8")
+    bars = bars_of(page, "Concepts by type, as in the source. The first 30 of 200.")
     assert len(bars) == 30 and set(bars.values()) == {2} and text.count('scope="row">') >= 200
     assert "<strong>Ambiguous names by number of concepts:</strong> none." in text
     assert "Names that the most" not in text
+
+
+def test_a_branch_of_half_of_the_concepts_is_shown(bioel, tmp_path):
+    concepts = [Concept("X:0", ("root",)), Concept("X:1", ("nervous system",), parents=("X:0",))]
+    concepts += [Concept(f"X:{n}", (f"leaf {n}",), parents=("X:0",)) for n in range(2, 6)]
+    concepts += [Concept(f"X:{n}", (f"nerve {n}",), parents=("X:1",)) for n in range(6, 9)]
+    concepts += [Concept("X:9", ("deep",), parents=("X:8",))]
+    build_kb(concepts, tmp_path / "kb")
+    bioel("kb", "info", tmp_path / "kb", "--html", tmp_path / "kb.html")
+    branches = bars_of(tmp_path / "kb.html", "Concepts by branch; a concept may be in several.")
+    assert branches == {"nervous system": 5, "(in no branch shown)": 5}
 
 
 def test_branches_of_a_cycle_end(bioel, tmp_path):
@@ -171,7 +183,7 @@ def test_a_corpus_in_charts(bioel, kb, corpus, tmp_path):
     bioel("corpus", "check", *corpus, "--kb", kb, "--html", page)
     labels = bars_of(page, "Mentions by label.")
     assert labels[SCRIPT, "train"] == pytest.approx(200 / 3) and labels["B", "dev"] == 100
-    unseen = bars_of(page, "Distinct ids and strings that train lacks.")
+    unseen = bars_of(page, "% of dev's ids and strings that train lacks.")
     assert unseen == {("B", "ids"): 50, ("B", "strings"): pytest.approx(66.7)}
     lengths = bars_of(page, "Mentions by number of tokens.")
     assert lengths == {

@@ -1,5 +1,7 @@
 """Reliability of scores, and scores over a threshold, compared with answers by hand."""
 
+import math
+
 import pytest
 
 from spacy_bioel.evaluation.calibration import Bin, curves_over_scores, reliability
@@ -68,6 +70,13 @@ def test_scores_over_a_threshold():
     assert f1[0] == (0.0, pytest.approx(200 / 3))
     of_all = {f.metric: f.value for f in figures if not f.label}
     assert {name: points[0][1] for name, points in curves.items()}.items() <= of_all.items()
+
+
+def test_precision_is_undefined_if_nothing_is_linked():
+    text, links = AnnotatedText("1", "cold", (GOLD,)), [linked(0, ("A", 0.6))]
+    curves = curves_over_scores([text], [links], [0, 0.7], protocol="end_to_end")
+    assert curves["recall"][1] == (0.7, 0.0)
+    assert [math.isnan(value) for _, value in curves["precision"]] == [False, True]
 
 
 def test_mentions_that_were_given():

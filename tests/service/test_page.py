@@ -116,7 +116,10 @@ def test_a_selected_mention_is_explained(page):
     concept = page.locator("#concept").text_content()
     assert "X:1 Naloxone" in concept and SCRIPT in concept  # as text
     assert page.locator("#legend").text_content() == "Drug 1"
-    assert page.locator("#contexts").is_visible()
+    assert page.locator("#marks").text_content() == "Struck through: negated."
+    page.keyboard.press("Escape")
+    assert page.locator("#mention").text_content().startswith("Select a mention")
+    assert page.locator("mark.selected, #concept h3").count() == 0
 
 
 def test_a_concept_leads_to_its_parents_and_its_vocabulary(page):
