@@ -188,6 +188,7 @@ def test_bad_weights(nlp):
     embedding.set_param("E", np.full_like(before, np.inf))
     with pytest.raises(BioelError, match=r"\[B641\].*E contains infinity"):
         quantize(model)
+    assert not model.attrs["quantized"]
     embedding.set_param("E", before)
     quantize(model)
     tensors = load(weights_to_bytes(model))

@@ -304,8 +304,9 @@ def quantize(model: Model) -> None:
 
     RAISES BioelError: [B641] if a weight is not a finite number.
     """
-    model.attrs["quantized"] = True
-    weights_from_bytes(model, weights_to_bytes(model))
+    with unchanged_on_error(model):
+        model.attrs["quantized"] = True
+        weights_from_bytes(model, weights_to_bytes(model))
 
 
 def weights_from_bytes(model: Model, data: bytes) -> None:
@@ -315,8 +316,8 @@ def weights_from_bytes(model: Model, data: bytes) -> None:
     """
     try:
         tensors = load_bytes(data)
-        if "quantized" in model.attrs:
-            model.attrs["quantized"] = any(key.endswith(_SCALE) for key in tensors)
+        quantized = "quantized" in model.attrs and any(key.endswith(_SCALE) for key in tensors)
+        if quantized:
             tensors = _dequantized(tensors)
         _check_tensors(tensors, model)
         for key, node, name in _thinc_parameters(model):
@@ -333,6 +334,8 @@ def weights_from_bytes(model: Model, data: bytes) -> None:
                 node.attrs["weights"] = {
                     name: x.astype(np.float32, copy=False) for name, x in weights.items()
                 }
+        if "quantized" in model.attrs:
+            model.attrs["quantized"] = quantized
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
         # KeyError and TypeError: number types unknown to NumPy or torch, such as BF16 and U16.
         raise BioelError(Errors.B041.format(reason=str(error)[:_MAX_REASON_LENGTH])) from error
