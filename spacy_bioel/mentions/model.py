@@ -285,15 +285,15 @@ def _decode_spans(
     # Most spans are far below the minimum; the probabilities of the others are compared exactly.
     lowest = np.log(min_probability) - 1 if min_probability > 0 else -np.inf
     start, width, label = np.nonzero(logits > lowest)
-    p = _sigmoid(logits[start, width, label])
+    # In float64, whose last digits depend on the processor, but hardly ever those of the result.
+    p = _sigmoid(logits[start, width, label].astype(np.float64))
     kept = p >= min_probability
     return np.stack([start, start + width + 1, label], axis=1)[kept], p[kept]
 
 
 def _sigmoid(logits: Logits) -> Logits:
     # Clipped: exp would overflow for the linear scores of wide spans.
-    # In float64, whose last digits depend on the processor, but hardly ever those of the result.
-    return (1 / (1 + np.exp(-np.maximum(logits, -80.0, dtype=np.float64)))).astype("float32")
+    return (1 / (1 + np.exp(-np.maximum(logits, -80.0)))).astype("float32")
 
 
 _ENUMERATOR = DetectorKind(
