@@ -16,7 +16,7 @@ import spacy_bioel  # noqa: F401 - registers the factories
 from spacy_bioel import integers
 from spacy_bioel.errors import BioelError
 from spacy_bioel.integers import EXACT_LIMIT, IntegerMatrix, quantize_weights, whole_numbers
-from spacy_bioel.models.torch_io import quantize, weights_from_bytes, weights_to_bytes
+from spacy_bioel.models.torch_io import quantize_model, weights_from_bytes, weights_to_bytes
 
 RANDOM = np.random.default_rng(0)
 TEXTS = [
@@ -153,7 +153,7 @@ def found(nlp):
 def test_a_quantised_detector_is_saved_as_whole_numbers_and_loads_the_same(nlp, tmp_path):
     before, floats = found(nlp), nlp.to_bytes()
     model = nlp.get_pipe("bioel_mentions").model
-    quantize(model)
+    quantize_model(model)
     after = found(nlp)
     assert after != before
     tensors = load(weights_to_bytes(model))
@@ -173,7 +173,7 @@ def test_a_quantised_detector_is_saved_as_whole_numbers_and_loads_the_same(nlp, 
 
 def test_training_continues_with_floats(nlp):
     detector = nlp.get_pipe("bioel_mentions")
-    quantize(detector.model)
+    quantize_model(detector.model)
     doc = nlp.make_doc(TEXTS[0])
     gold = {"spans": {"bioel_gold": [(0, 7, "Chemical")]}}
     nlp.update([spacy.training.Example.from_dict(doc, gold)], sgd=nlp.create_optimizer())
@@ -187,10 +187,10 @@ def test_bad_weights(nlp):
     before = embedding.get_param("E").copy()
     embedding.set_param("E", np.full_like(before, np.inf))
     with pytest.raises(BioelError, match=r"\[B641\].*E contains infinity"):
-        quantize(model)
+        quantize_model(model)
     assert not model.attrs["quantized"]
     embedding.set_param("E", before)
-    quantize(model)
+    quantize_model(model)
     tensors = load(weights_to_bytes(model))
     scale = next(name for name in tensors if name.endswith("E.scale"))
     for damaged in (
@@ -221,7 +221,7 @@ print(json.dumps([[[s.start, s.end, s.label_, float(p).hex()] for s, p in
 
 
 def test_the_same_mentions_with_other_libraries_and_threads(nlp, tmp_path):
-    quantize(nlp.get_pipe("bioel_mentions").model)
+    quantize_model(nlp.get_pipe("bioel_mentions").model)
     nlp.to_disk(tmp_path / "model")
     outputs = set()
     for engine, environment in (

@@ -11,7 +11,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.evaluation.protocols import get_protocol
 from spacy_bioel.evaluation.run import Texts, Track, measure_pipeline, untracked
 from spacy_bioel.loading import find_detector, find_linker
-from spacy_bioel.models.torch_io import quantize
+from spacy_bioel.models.torch_io import quantize_model
 
 MAX_LOSS = 0.2  # of F1, in percentage points
 
@@ -51,7 +51,7 @@ def quantize_pipeline(
         return {name: figures.get((name, "f1"), 0.0) for name in names}
 
     before = measured()
-    quantize(detector.model)
+    quantize_model(detector.model)
     after = measured()
     for name in names:
         if (loss := before[name] - after[name]) > MAX_LOSS:

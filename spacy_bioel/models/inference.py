@@ -28,14 +28,13 @@ from spacy_bioel.types import FloatArray, IntArray
 
 Weights = Mapping[str, NDArray]
 Shapes = dict[str, tuple[int, ...]]
+Matrix = FloatArray | IntegerMatrix  # weights, shape (width out, width in)
 
 # Number of start tokens scored together: few enough that sums stay in the processor's cache.
 STARTS_PER_BLOCK = 512
 
 
-def linear(
-    x: FloatArray, weight: FloatArray | IntegerMatrix, bias: FloatArray | None = None
-) -> FloatArray:
+def linear(x: FloatArray, weight: Matrix, bias: FloatArray | None = None) -> FloatArray:
     """Compute x W' + b. x: shape (n, width in); weight: (width out, width in)."""
     y = weight.times(x) if isinstance(weight, IntegerMatrix) else x @ weight.T
     if bias is not None:
@@ -43,7 +42,7 @@ def linear(
     return y
 
 
-def maybe_quantized(weight: FloatArray, quantized: bool) -> FloatArray | IntegerMatrix:
+def maybe_quantized(weight: FloatArray, quantized: bool) -> Matrix:
     """Return a weight matrix for `linear`, rounded to whole numbers if the model is quantised."""
     return IntegerMatrix.of(weight) if quantized else weight
 
@@ -214,7 +213,7 @@ class NumpyResCNN:
         self, weights: Weights, tables: Weights, *, widths: Sequence[int], quantized: bool = False
     ) -> None:
         # Copied, as in `_Block`, because training modifies a network's arrays in place.
-        self.weights = {
+        self.weights: dict[str, Any] = {
             name: maybe_quantized(array.copy(), quantized and array.ndim > 1)
             for name, array in weights.items()
             if not name.startswith("blocks.")
@@ -225,8 +224,7 @@ class NumpyResCNN:
         self.blocks = [_Block(weights, f"blocks.{i}.", widths, quantized) for i in range(n_blocks)]
 
     def _linear(self, x: FloatArray, name: str) -> FloatArray:
-        bias: Any = self.weights[f"{name}.bias"]
-        return linear(x, self.weights[f"{name}.weight"], bias)
+        return linear(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
 
     def _embed(self, ids: IntArray, positions: IntArray) -> FloatArray:
         tables = self.tables
@@ -333,6 +331,7 @@ def rescnn_shapes(
 
 Tok2Vec = Model[list[Doc], list[Floats2d]]
 ArrayFunction = Callable[[FloatArray], FloatArray]  # shape (n, width in) to (n, width out)
+Layers = list[ArrayFunction]
 
 # Number of tokens processed together: few enough that results stay in the processor's cache.
 _TOKENS_PER_BLOCK = 1024
@@ -433,9 +432,7 @@ def token_vectors(
     return vectors[rows]
 
 
-def _numpy_functions(
-    tok2vec: Model, quantized: bool = False
-) -> tuple[list[ArrayFunction], list[ArrayFunction]] | None:
+def _numpy_functions(tok2vec: Model, quantized: bool = False) -> tuple[Layers, Layers] | None:
     """Return the mixing layers and the CNN layers as functions; None if any is not recognised."""
     modules = [layer._func.__module__ for layer in (tok2vec, *tok2vec.layers)]
     if type(tok2vec.ops) is not NumpyOps or modules != [_CHAIN, _CHAIN, _WITH_ARRAY]:
@@ -450,7 +447,7 @@ def _numpy_functions(
         return None
 
 
-def _layer_functions(layer: Model, quantized: bool) -> list[ArrayFunction]:
+def _layer_functions(layer: Model, quantized: bool) -> Layers:
     """Return a thinc layer as functions to apply in order. RAISES KeyError: Unknown layer."""
     kind = layer._func.__module__
     if _PARAMETERS[kind] != layer.param_names:
@@ -489,12 +486,9 @@ def _window(size: int, x: FloatArray) -> FloatArray:
     return sliding_window_view(padded.ravel(), (2 * size + 1) * d)[::d]
 
 
-def _maxout(
-    weight: FloatArray | IntegerMatrix, bias: FloatArray, n_pieces: int, x: FloatArray
-) -> FloatArray:
+def _maxout(weight: Matrix, bias: FloatArray, n_pieces: int, x: FloatArray) -> FloatArray:
     """Compute the maximum of several linear functions. weight: (n_pieces * width out, width in)."""
-    pieces = np.split(linear(x, weight, bias), n_pieces, axis=1)
-    return reduce(np.maximum, pieces)
+    return reduce(np.maximum, np.split(linear(x, weight, bias), n_pieces, axis=1))
 
 
 def _unique_rows(features: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], IntArray]:

@@ -299,7 +299,7 @@ def _dequantized(tensors: dict[str, NDArray]) -> dict[str, NDArray]:
     return tensors
 
 
-def quantize(model: Model) -> None:
+def quantize_model(model: Model) -> None:
     """Round the matrices of a model to whole numbers, for `weights_to_bytes` and for inference.
 
     RAISES BioelError: [B641] if a weight is not a finite number.

@@ -66,7 +66,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import FEATURES, AliasTable
 from spacy_bioel.loading import load_model
 from spacy_bioel.mentions.model import add_scorer
-from spacy_bioel.models.torch_io import quantize, weights_from_bytes, weights_to_bytes
+from spacy_bioel.models.torch_io import quantize_model, weights_from_bytes, weights_to_bytes
 from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.types import ORGANISM, Concept
@@ -237,7 +237,7 @@ def pipeline(
         present = _floats_of(new)
         weights = {name: share * weights[name] + (1 - share) * present[name] for name in weights}
     weights_from_bytes(new.model, save_bytes(weights))
-    quantize(new.model)
+    quantize_model(new.model)
     with replacing_folder(folder / "bioel_mentions") as staging:
         new.to_disk(staging)
         (staging / "manifest.json").unlink(missing_ok=True)  # has digests of 32-bit weights
