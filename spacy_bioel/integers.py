@@ -10,7 +10,6 @@ The kernel is that of numkong (`pip install 'spacy-bioel[fast]'`), if it is fast
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import cache
 from time import perf_counter
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.errors import Warnings
+from spacy_bioel.errors import LOGGER, Warnings
 from spacy_bioel.types import FloatArray
 
 LARGEST = 127  # of the whole numbers in a matrix: the range of int8, without -128
@@ -115,7 +114,7 @@ def kernel() -> Any:
     except ModuleNotFoundError:
         pass
     except Exception as error:  # for example, its binary does not fit this system
-        warnings.warn(Warnings.W417.format(error=error), stacklevel=2)
+        LOGGER.warning(Warnings.W417.format(error=error))
     return None
 
 

@@ -325,9 +325,9 @@ def quantize_command(
 ) -> None:
     """Quantise a pipeline's detector, so that it finds the same mentions on every processor.
 
-    Its weights become whole numbers from -127 to 127 with a scale for each row: a quarter of the
-    size on the disk, and several times as fast to multiply with the `fast` extra. F1 is measured on
-    development documents before and after. If it falls by more than 0.2 points, nothing is written.
+    Its weights become whole numbers from -127 to 127 with a scale for each row, in a quarter of the
+    space on the disk. The `fast` extra multiplies them faster. F1 is measured on development
+    documents before and after. If it falls by more than 0.2 points, nothing is written.
     Later training turns the detector into one with floats again.
 
     Example: `bioel quantize tuned dev.spacy quantised`

@@ -58,7 +58,5 @@ def quantize_pipeline(
             about = {"before": before[name], "after": after[name], "loss": loss}
             raise BioelError(Errors.B640.format(protocol=name, largest=MAX_LOSS, **about))
     n_mentions = sum(len(text.mentions) for text in texts)
-    report = QuantizationReport(len(texts), n_mentions, before, after)
     nlp.meta["performance"] = {}
-    nlp.meta["bioel"] = {**nlp.meta.get("bioel", {}), "quantization": report.to_json()}
-    return report
+    return QuantizationReport(len(texts), n_mentions, before, after)

@@ -20,7 +20,7 @@ from thinc.api import Model, Optimizer, PyTorchShim, get_torch_default_device, t
 from thinc.types import ArgsKwargs, FloatsXd
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.integers import quantize_weights
+from spacy_bioel.integers import LARGEST, quantize_weights
 from spacy_bioel.models.inference import Weights
 
 if TYPE_CHECKING:
@@ -288,14 +288,21 @@ def _quantized(tensors: Weights) -> dict[str, NDArray]:
 
 
 def _dequantized(tensors: dict[str, NDArray]) -> dict[str, NDArray]:
-    """Multiply whole numbers by their scales. RAISES ValueError: If scales are missing or wrong."""
+    """Multiply whole numbers by their scales. RAISES ValueError: If scales or numbers are wrong."""
     for key in [key for key, tensor in tensors.items() if tensor.dtype == np.int8]:
-        numbers, scales = tensors[key], tensors.pop(key + _SCALE)
-        if not (np.isfinite(scales) & (scales > 0)).all():
-            raise ValueError(f"{key}{_SCALE}: expected positive numbers")
-        tensors[key] = numbers * scales.astype(np.float32)
-        if tensors[key].shape != numbers.shape:
+        numbers, scales = tensors[key], tensors.pop(key + _SCALE, None)
+        if scales is None:
+            raise ValueError(f"{key}{_SCALE} is missing")
+        pairs = zip(scales.shape, numbers.shape, strict=False)
+        if scales.ndim != numbers.ndim or any(n not in (1, size) for n, size in pairs):
             raise ValueError(f"{key}{_SCALE}: {scales.shape} does not fit {numbers.shape}")
+        if (numbers < -LARGEST).any() or not (scales > 0).all():
+            raise ValueError(f"{key}: expected numbers from -127 to 127, and positive scales")
+        with np.errstate(over="ignore"):  # infinity is reported below
+            tensors[key] = numbers * scales.astype(np.float32)
+    for key, tensor in tensors.items():
+        if not np.isfinite(tensor).all():
+            raise ValueError(f"{key}: contains infinity or NaN")
     return tensors
 
 
