@@ -5,18 +5,16 @@ that `project run all . --vars.corpus CORPUS --vars.config SYSTEM` has made. For
 it also records two variants with the same weights, tuned on dev too: SYSTEM_strings uses only the
 mention strings, and SYSTEM_context (dual encoders) only the contextual scores.
 
-main_job FOLDER runs the project on BC5CDR with the files in FOLDER, and records the figures of
-`bioel evaluate` on dev, also for the same linker without its encoder: exact names, training strings
-and character 3-grams (the lexical floor).
+main_job records the figures of `bioel evaluate` on dev for the pipeline that `project run all .
+--vars.corpus bc5cdr` has made, and for the same linker without its encoder: exact names, training
+strings and character 3-grams (the lexical floor).
 
 detection CORPUS trains the detectors of training/configs/mentions*.cfg, which score spans or tag
 tokens, on the same token vectors for the same number of updates. Threshold, document smoothing and
 overlap are tuned on dev for each.
 """
 
-import resource
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +25,7 @@ import srsly
 import typer
 
 from benchmarks.linking import subsets
-from benchmarks.record import Row, SeedOption, question, rows_of
+from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import CANDIDATES, KEY, dev, dev_file, only, python, scored
 from spacy_bioel.evaluation.run import link_bare_texts, link_gold_mentions
 from spacy_bioel.types import AnnotatedText, Mention
@@ -99,23 +97,8 @@ def _measure(model: Path, corpus: str) -> Iterator[Row]:
 
 
 @question("main_job")
-def main_job(
-    data: Path,
-    seed: SeedOption = 0,
-    trained: Annotated[
-        bool, typer.Option("--trained", help="Record the results of an earlier run only.")
-    ] = False,
-) -> Iterator[Row]:
+def main_job(seed: SeedOption = 0) -> Iterator[Row]:
     corpus = "bc5cdr"
-    if not trained:
-        start = time.perf_counter()
-        options = {"corpus": corpus, "data": data, "seed": seed}
-        overrides = [part for name, value in options.items() for part in (f"--vars.{name}", value)]
-        python("-m", "spacy", "project", "run", "all", ".", *overrides)
-        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-        costs = {"seconds": time.perf_counter() - start, "megabytes": peak}
-        about = {"question": "training", "corpus": corpus, "seed": seed}
-        yield from rows_of("rescnn", costs, digits=0, **about)
     given = ("accuracy@1", "accuracy@1_nil_ignored")
     wanted = {"mention": ("f1",), "end_to_end": ("f1",), "gold": given, "gold_any": given}
     results = {"rescnn": srsly.read_json(Path("metrics") / corpus / "dev.json")}

@@ -27,6 +27,7 @@ MODULES = {
     "house": ["house", "install_size"],
     "libraries": ["libraries"],
     "linking": ["linking", "phrases"],
+    "main_jobs": ["main_jobs"],
     "multitask": ["multitask", "variants"],
     "names": ["names"],
     "no_labels": ["no_labels"],

@@ -83,6 +83,40 @@ def test_knowledge_base_has_the_types_of_the_corpus(bc5cdr):
     assert kb.meta["source"] == "MeSH, diseases and chemicals"
 
 
+BAD_ROW = b'C1\t"a\tb"\t\tD001241'
+
+
+@pytest.mark.parametrize(
+    ("bad", "n_rows", "n_bad"),
+    [
+        (BAD_ROW, 10_000, 1),
+        (b"C1\tname", 10_000, 1),
+        (b"C1\tM\xe9ni\xe8re\t\tD001241", 10_000, 1),
+        (b"\tname\t\t", 10_000, 1),
+        (BAD_ROW, 10_000, 2),
+        (BAD_ROW, 9_999, 1),
+        (BAD_ROW, 2, 1),
+    ],
+)
+def test_one_bad_row_of_ten_thousand_is_left_out(bc5cdr, capsys, bad, n_rows, n_bad):
+    """In a table of a corpus; more are an error, as is one in a small table."""
+    rows = [b"C%06d\tdrug %d\t\tD001241" % (n, n) for n in range(n_rows - n_bad)]
+    rows[1:1] = [bad] * n_bad
+    with gzip.open(bc5cdr / "mesh" / "2024" / "supplementary.tsv.gz", "wb") as file:
+        file.write(b"\n".join(rows))
+    corpora.fetch("bc5cdr", data=str(bc5cdr))
+    place = f"{Path('assets/bc5cdr/kb/supplementary.tsv.gz')}, line 2"
+    if n_bad * 10_000 > n_rows:
+        with pytest.raises(BioelError, match=rf"\[B\d+\] {place}"):
+            corpora.kb("bc5cdr")
+        assert not Path("kb/bc5cdr").exists()
+        return
+    corpora.kb("bc5cdr")
+    assert len(KnowledgeBase.open("kb/bc5cdr").ids) == 9_999 + 2
+    said = capsys.readouterr().err
+    assert "Left out 1 of 10,000 records:" in said and place in said
+
+
 def test_labels_are_renamed_and_splits_cut_by_ids(tmp_path):
     data = tmp_path / "medmentions"
     data.mkdir()

@@ -1,15 +1,37 @@
-"""Write concepts as assets of the package: xz-packed JSON lines, and a file on their source."""
+"""Leave out bad records of a source, and write concepts as assets of the package: xz-packed JSON
+lines, and a file on their source.
+"""
 
 from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from spacy_bioel.cli.console import count_of, show_note
+from spacy_bioel.errors import BioelError
 from spacy_bioel.files import replacing_file
+from spacy_bioel.io.open import counting_kept, skipping_bad
 from spacy_bioel.types import Concept
+
+_RECORDS_PER_BAD_ONE = 10_000
+
+
+def without_bad(concepts: Iterable[Concept]) -> Iterator[Concept]:
+    """Yield the concepts of a source. At most one bad record in 10,000 is left out and reported.
+
+    RAISES BioelError: The error of the first bad record, if there are more.
+    """
+    bad: list[str] = []
+    with skipping_bad(lambda record: bad.append(record.message)) as skipped:
+        yield from counting_kept(concepts)
+    n = skipped.kept + len(bad)
+    if len(bad) * _RECORDS_PER_BAD_ONE > n:
+        raise BioelError(bad[0])
+    if bad:
+        show_note("\n".join([f"Left out {len(bad)} of {count_of(n, 'record')}:", *bad]))
 
 
 def write_names(

@@ -41,6 +41,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
+from concepts import without_bad
 from corpus_files import DOWNLOADS, MISSING, Finder, Spec
 from documents import FIFTHS, relabelled, selected
 from doubts import doubts
@@ -298,12 +299,13 @@ def chosen_types(chosen: list[tuple[Spec, Path]], spec: Spec) -> list[str] | Non
 
 
 def read_sources(chosen: Iterable[tuple[Spec, Path]], spec: Spec) -> Iterator[Concept]:
-    """Read the concepts of all files of a choice."""
+    """Read the concepts of all files of a choice, without bad records if these are few."""
     for file, path in chosen:
         if "columns" in file:
-            yield from read_table(path, columns=file["columns"], prefix=spec["prefix"])
+            concepts = read_table(path, columns=file["columns"], prefix=spec["prefix"])
         else:
-            yield from READERS.get(file.get("format"), read_ontology)(path, prefix=spec["prefix"])
+            concepts = READERS.get(file.get("format"), read_ontology)(path, prefix=spec["prefix"])
+        yield from without_bad(concepts)
 
 
 def concepts_of_mentions(texts: Iterable[AnnotatedText]) -> Iterator[Concept]:

@@ -26,7 +26,7 @@ import numpy as np
 import spacy
 import srsly
 import typer
-from concepts import write_names
+from concepts import without_bad, write_names
 from corpus_files import DOWNLOADS, Finder
 from diseases import (
     MAPPINGS,
@@ -128,7 +128,7 @@ def kbs(data: Annotated[str, typer.Option()] = "") -> None:
     for name, source in _SOURCES.items():
         ((file, path),) = finder.choose([[file] for file in source["files"]])
         concepts = read_ontology(path, prefix=source.get("prefix", ""), columns=file.get("columns"))
-        build_kb(concepts, KBS / name, types=source.get("types"), **source["about"])
+        build_kb(without_bad(concepts), KBS / name, types=source.get("types"), **source["about"])
         _LOGGER.info("%s: %s", KBS / name, path)
 
 
@@ -176,7 +176,7 @@ def knowledge_base(release: str, data: Annotated[str, typer.Option()] = "") -> N
             names += [name for string, name in new.items() if string not in taken]
             concepts.append(Concept(concept_id, tuple(names), types))
     ((file, path),) = finder.choose([[file] for file in _SOURCES["supplementary"]["files"]])
-    records = read_ontology(path, prefix="MESH", columns=file.get("columns"))
+    records = without_bad(read_ontology(path, prefix="MESH", columns=file.get("columns")))
     retired: list[Concept] = []
     for path in finder.find_all("retired_ids.tsv"):
         retired += read_table(path, columns={"id": 1, "replaced_by": 2}, prefix="MESH")

@@ -29,7 +29,7 @@ from typing import Annotated, Any
 import srsly
 import typer
 import zstandard
-from concepts import packed, record_of, write_names
+from concepts import packed, record_of, without_bad, write_names
 from corpus_files import DOWNLOADS, Finder, Spec
 from documents import selected
 from specs import load_spec
@@ -125,13 +125,13 @@ def genes(
     # Files also contain relatives: Neanderthals, and subspecies of mice.
     kept = [
         gene
-        for gene in read_gene_info(human)
+        for gene in without_bad(read_gene_info(human))
         if _GENE_TYPES & {*gene.types} and _MAIN_TAXA & {*gene.types}
     ]
     known = {normalize_name(g.names[0]): set(map(normalize_name, g.names)) for g in kept}
     for path, limits in zip(others, _OTHER_ORGANISMS.values(), strict=True):
-        genes = (_without_human_names(gene, known, *limits) for gene in read_gene_info(path))
-        kept += filter(None, genes)
+        genes = without_bad(read_gene_info(path))
+        kept += filter(None, (_without_human_names(gene, known, *limits) for gene in genes))
     kept = _with_flybase_names(kept, data)
     seen = {key for gene in kept for key in (gene.id, _symbol_of(gene))}
     for gene in (*_rat_genes(data), *_genes_of_hcop(data), *_homologene_genes(packages)):
@@ -278,7 +278,7 @@ def publications(data: DataOption = "") -> None:
             articles[f"NCBIGene:{value}"] += 1
     if articles:
         human = read_gene_info(_gene_info("Homo_sapiens", data=data)[0])
-        numbers = [(gene.names[0], articles[gene.id]) for gene in human]
+        numbers = [(gene.names[0], articles[gene.id]) for gene in without_bad(human)]
     counts = {
         re.sub(r"[\W_]", "", symbol).lower(): round(log(n), 1)
         for symbol, n in sorted(numbers[::-1], key=lambda row: row[1])  # the highest number counts
