@@ -131,6 +131,7 @@ class Errors(metaclass=_Coded):
     B133 = "The format of {path} is not recognised; the file begins with {head!r}. Specify the format with --format: {known}."
     B134 = "Unknown format '{format}'. Choose from: {known}."
     B135 = "{path}: {options} cannot be used with the format '{format}': columns and a synonym separator are for tables, vocabularies for OMOP. Leave out one of the two."
+    B136 = "{path} has a column {found!r}, which is not read, and no column {key!r}. If that is meant, rename it; or choose the columns, with or without it: --columns {columns}"
     B140 = "{where}: the concept id column is empty ({row!r}). Write the id, or -1 for a mention without an id. If the file is truncated there, copy it again."
     B141 = "{path}: expected a header with the column 'id', found {header!s:.80}. Describe the columns, by number or header: --columns id=1,name=2."
     B142 = "{source} has no text, expected one document per line, or in a table, rows below the header. Check the path or the pipe."
@@ -281,6 +282,7 @@ class Errors(metaclass=_Coded):
     B514 = "{where}, column {column}: {problem}, so its text may not be what was typed. Format the column as text, and enter the cell again; paste formulas as values."
     B515 = "{path} has these sheets with contents: {names}; expected one. Remove the others, or save the right one as CSV."
     B516 = "--skip-bad applies to tables of texts (.csv, .tsv, .xlsx), and {source} is none, or its mentions are given. Leave the option out; for given mentions, `bioel convert INPUT OUT.jsonl --skip-bad REPORT.tsv` first leaves out the documents with errors."
+    B517 = "{path} has a row with a number above {most:,}, the last row that Excel has. Save the workbook again with Excel or LibreOffice, or save the sheet as CSV."
     B520 = '{path} has mentions in several places, which differ: {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = "KEY" or "doc.ents".'
     B521 = '{path} has no mentions in {asked}; it has {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = "KEY" or "doc.ents".'
     B522 = "--spans-key and --ents choose the gold mentions in a .spacy file, but {problem}. Leave {option} out."
@@ -391,4 +393,5 @@ class Warnings(metaclass=_Coded):
     W455 = "Using only the knowledge base, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."
     W477 = "{path}: unreadable cross-references and definitions are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
     W478 = "{path}: synonyms were split at {used!r}; rows with a semicolon there: {semicolons:,}, with a bar: {bars:,}. If this is wrong, build again with --synonym-separator TEXT."
+    W479 = "{path}: {what} that are not read: {n:,} ({names})."
     W580 = "{model} has no detector, so there are no probabilities of mentions: texts are ordered by the scores of links, new concepts and new words."

@@ -78,7 +78,6 @@ SEALED = {"contextual", "service"}
 # Folder, or one file of it -> packages of others that it may import. A folder's list holds for all
 # of its files.
 PACKAGES: dict[str, list[str]] = {
-    "io/bioc.py": ["bioc"],
     "io/ontology.py": ["pronto"],
     "io/open.py": ["openpyxl", "zstandard"],
     "parallel.py": ["torch", "threadpoolctl"],
@@ -112,7 +111,7 @@ PACKAGES: dict[str, list[str]] = {
     "corpus": ["spacy"],
     "export": ["spacy"],
     "export/spark.py": ["pyspark", "pyarrow", "pandas"],
-    "export/formats.py": ["bioc", "pyarrow"],
+    "export/formats.py": ["pyarrow"],
     "export/html.py": ["pandas", "IPython"],
     "export/pages.py": ["jinja2", "markupsafe"],
     "service/service.py": ["spacy"],
@@ -132,7 +131,7 @@ PACKAGES: dict[str, list[str]] = {
 
 # A pipeline is created by every user of spaCy who has this package installed, and `factories` is
 # imported then: nothing slow at its top. It may import what spaCy itself has imported.
-SLOW = {"torch", "transformers", "pytorch_metric_learning", "sklearn", "scipy", "bioc", "pronto"}
+SLOW = {"torch", "transformers", "pytorch_metric_learning", "sklearn", "scipy", "pronto"}
 
 # Packages of extras, without which the command line starts.
 EXTRAS = [

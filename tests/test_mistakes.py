@@ -82,6 +82,9 @@ TEXTS = {
     "binary.dat": "\0\1\n",
     "broken.yaml": "a: [\n",
     "broken.obo": "format-version: 1.2\n\n[Term]\nid: X:1\nname: fever\nsynonym: pyrexia\n",
+    "synonims.csv": "id,name,synonims\nX:1,Fever,pyrexia\n",
+    "synonim.obo": 'format-version: 1.2\n\n[Term]\nid: X:1\nname: fever\nsynonim: "hot" []\n',
+    "tern.obo": "[Term]\nid: X:1\nname: fever\n\n[Tern]\nid: X:2\nname: cough\n",
     "cut.xml": "<?xml version='1.0'?>\n<DescriptorRecordSet>\n<DescriptorRecord>",
     "circle.tsv": "X:5\tX:6\nX:6\tX:5\n",
     "pairs.tsv": "X:1\tX:2\nX:1\tX:9\n",
@@ -114,6 +117,7 @@ TEXTS = {
     "META/MRCONSO.RRF": "C0000001|ENG\n",
     "half/CONCEPT.csv": FILES["CONCEPT"],
     **{f"athena/{name}.csv": text for name, text in FILES.items()},
+    **{f"maps/{name}.csv": text.replace("Maps to", "Maps") for name, text in FILES.items()},
 }
 
 

@@ -1,7 +1,7 @@
 """Output formats for linked documents, selected by file name suffix.
 
 The formats are JSON lines, JSON, CSV, TSV, HTML, Parquet (which needs pyarrow, from the
-`parquet` extra), and corpus formats: PubTator, BRAT, and BioC, which the `bioc` library writes.
+`parquet` extra), and corpus formats: PubTator, BRAT, and BioC.
 """
 
 from __future__ import annotations
@@ -19,16 +19,7 @@ from itertools import chain, count
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TextIO
-
-from bioc import (
-    BioCAnnotation,
-    BioCCollection,
-    BioCDocument,
-    BioCLocation,
-    BioCPassage,
-    biocjson,
-    biocxml,
-)
+from xml.etree.ElementTree import Element, SubElement, tostring
 
 from spacy_bioel.errors import BioelError, Errors, needing
 from spacy_bioel.export.html import (
@@ -162,17 +153,28 @@ def _find_title_end(text: str, links: Sequence[Link]) -> int:
 
 
 def _to_bioc_xml(document: LinkedText) -> str:
-    collection = BioCCollection()
-    collection.add_document(_to_bioc(document, xml=True))
-    xml, end = biocxml.dumps(collection, pretty_print=False), "</document>"
-    return xml[xml.index("<document>") : xml.rindex(end)] + end + "\n"
+    content = _to_bioc(document, xml=True)
+    root = Element("document")
+    SubElement(root, "id").text = content["id"]
+    for part in content["passages"]:
+        passage = SubElement(root, "passage")
+        SubElement(passage, "offset").text = str(part["offset"])
+        SubElement(passage, "text").text = part["text"]
+        for mention in part["annotations"]:
+            annotation = SubElement(passage, "annotation", id=mention["id"])
+            for key, value in mention["infons"].items():
+                SubElement(annotation, "infon", key=key).text = value
+            for place in mention["locations"]:
+                SubElement(annotation, "location", {key: str(n) for key, n in place.items()})
+            SubElement(annotation, "text").text = mention["text"]
+    return tostring(root, encoding="unicode") + "\n"
 
 
 def _to_bioc_json(document: LinkedText) -> str:
-    return biocjson.dumps(_to_bioc(document, xml=False), ensure_ascii=False)
+    return json.dumps(_to_bioc(document, xml=False), ensure_ascii=False)
 
 
-def _to_bioc(document: LinkedText, *, xml: bool) -> BioCDocument:
+def _to_bioc(document: LinkedText, *, xml: bool) -> dict[str, Any]:
     """Convert to a document with one passage; for XML, replace characters that it cannot store."""
 
     def storable(value: str) -> str:
@@ -181,23 +183,23 @@ def _to_bioc(document: LinkedText, *, xml: bool) -> BioCDocument:
     text = document.text or ""
     if xml:
         text = text.replace("\r", " ")
-    passage = BioCPassage.of_text(storable(text), 0)
     _check_ids(document.links, format="BioC")
     rows = link_rows(str(document.id), text, document.links)
+    annotations = []
     for number, (link, row) in enumerate(zip(document.links, rows, strict=True), start=1):
-        annotation = BioCAnnotation()
-        annotation.id, annotation.text = str(number), storable(row["text"])
-        annotation.add_location(BioCLocation(link.start, link.end - link.start))
         infons = {"type": link.label, "identifier": row["id"], "name": row["preferred_name"]}
         infons |= {"score": row["score"], "evidence": row["evidence"], **link.facts}
-        annotation.infons = {
-            key: storable(str(value)) for key, value in infons.items() if value is not None
+        annotation = {
+            "id": str(number),
+            "infons": {k: storable(str(v)) for k, v in infons.items() if v is not None},
+            "text": storable(row["text"]),
+            "locations": [{"offset": link.start, "length": link.end - link.start}],
         }
-        passage.add_annotation(annotation)
-    converted = BioCDocument()
-    converted.id = storable(str(document.id))
-    converted.add_passage(passage)
-    return converted
+        annotations.append(annotation)
+    passage = {"bioctype": "BioCPassage", "offset": 0, "infons": {}, "text": storable(text)}
+    passage |= {"sentences": [], "annotations": annotations, "relations": []}
+    converted = {"bioctype": "BioCDocument", "id": storable(str(document.id)), "infons": {}}
+    return converted | {"passages": [passage], "annotations": [], "relations": []}
 
 
 @contextmanager

@@ -1,13 +1,14 @@
-"""Readers for BioC XML and BioC JSON, based on the `bioc` library."""
+"""Readers for BioC XML and BioC JSON.
+
+A document in XML is first converted to what it is in JSON, without its relations.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from xml.etree.ElementTree import Element, tostring
-
-import bioc
-from bioc import biocjson, biocxml
+from typing import Any
+from xml.etree.ElementTree import Element
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.io.jsonl import parse_json
@@ -26,8 +27,8 @@ from spacy_bioel.types import AnnotatedText, Mention
 _ID_INFONS = {"mesh": "MESH", "omim": "OMIM", "umls": "UMLS", "cui": "UMLS"} | {
     "identifier": "", "concept_id": "",
 }  # fmt: skip
-# Exceptions that `bioc` raises for a missing key, a value of the wrong type, or deep nesting.
-_MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError, SyntaxError)
+# Exceptions for a missing key, a value of the wrong type, or deep nesting.
+_MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
 # Longest gap allowed before or between a document's passages, in characters.
 _MAX_GAP = 1_000_000
 
@@ -45,7 +46,7 @@ def read_bioc_xml(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]
     for element in iter_xml(path, "document"):
         has_documents = True
         with skip_if_bad(Place(path)):
-            yield _bioc_document(path, element.findtext("id"), partial(_parse_xml, element), prefix)
+            yield _bioc_document(path, element.findtext("id"), partial(_from_xml, element), prefix)
     if not has_documents:
         raise BioelError(Errors.B115.format(path=path, error="no <document> element"))
 
@@ -70,20 +71,23 @@ def read_bioc_json(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText
             raise BioelError(Errors.B115.format(path=path, error="no 'documents' list"))
         for raw in collection[key]:
             doc_id = raw.get("id") if isinstance(raw, dict) else None
-            parse = partial(biocjson.fromJSON, raw, "BioCDocument")
             with skip_if_bad(Place(path)):
-                yield _bioc_document(path, doc_id, parse, prefix)
+                yield _bioc_document(path, doc_id, partial(dict, raw), prefix)
 
 
-def _parse_xml(element: Element) -> bioc.BioCDocument:
-    xml = f"<collection>{tostring(element, encoding='unicode')}</collection>"
-    return biocxml.loads(xml).documents[0]
+def _from_xml(element: Element) -> dict[str, Any]:
+    """Convert a document, passage, sentence, annotation or location, with its parts."""
+    fields: dict[str, Any] = {child.tag: child.text or "" for child in element} | element.attrib
+    fields |= {key: int(fields[key]) for key in ("offset", "length") if key in fields}
+    for tag in ("passage", "sentence", "annotation", "location"):
+        fields[f"{tag}s"] = [_from_xml(part) for part in element.iterfind(tag)]
+    return fields | {"infons": {e.attrib["key"]: e.text for e in element.iterfind("infon")}}
 
 
 def _bioc_document(
-    path: StrPath, doc_id: object, parse: Callable[[], bioc.BioCDocument], prefix: str
+    path: StrPath, doc_id: object, parse: Callable[[], dict[str, Any]], prefix: str
 ) -> AnnotatedText:
-    """Parse a document with `bioc` and convert it. RAISES BioelError: [B112] if it is malformed."""
+    """Parse and convert a document. RAISES BioelError: [B112] if it is malformed."""
     where = f"{path}, document {doc_id!s:.80}"
     try:
         return _to_annotated_text(where, parse(), prefix)
@@ -94,40 +98,40 @@ def _bioc_document(
         raise BioelError(Errors.B112.format(where=where, error=reason)) from error
 
 
-def _to_annotated_text(where: str, document: bioc.BioCDocument, prefix: str) -> AnnotatedText:
+def _to_annotated_text(where: str, document: dict[str, Any], prefix: str) -> AnnotatedText:
     """Join the passages, and collect the mentions at document, passage and sentence level."""
     text, n_chars = "", 0
-    annotations = list(document.annotations)
-    for passage in document.passages:
-        annotations += passage.annotations
-        pieces = [(passage.offset, passage.text)] if passage.text else []
-        for sentence in passage.sentences:
-            annotations += sentence.annotations
-            if not passage.text:
-                pieces.append((sentence.offset, sentence.text or ""))
-        for offset, piece in pieces:
+    annotations = list(document.get("annotations", ()))
+    for passage in document["passages"]:
+        annotations += passage["annotations"]
+        pieces = [passage] if passage.get("text") else passage["sentences"]
+        for sentence in passage["sentences"]:
+            annotations += sentence["annotations"]
+        for piece in pieces:
+            offset, words = piece["offset"], piece.get("text") or ""
             if offset < len(text):
                 raise BioelError(Errors.B113.format(where=where, offset=offset, length=len(text)))
             if offset - n_chars > _MAX_GAP:
                 raise BioelError(
                     Errors.B261.format(where=where, offset=offset, n=n_chars, most=_MAX_GAP)
                 )
-            n_chars += len(piece)
-            text = text.ljust(offset) + piece
+            n_chars += len(words)
+            text = text.ljust(offset) + words
     mentions = [
-        _bioc_mention(f"{where}, annotation {annotation.id}", annotation, text, prefix)
+        _bioc_mention(f"{where}, annotation {annotation['id']}", annotation, text, prefix)
         for annotation in annotations
-        if annotation.infons.get("CompositeRole") != "IndividualMention"
+        if annotation["infons"].get("CompositeRole") != "IndividualMention"
     ]
-    return AnnotatedText(str(document.id), text, tuple(mentions))
+    return AnnotatedText(str(document["id"]), text, tuple(mentions))
 
 
-def _bioc_mention(where: str, annotation: bioc.BioCAnnotation, text: str, prefix: str) -> Mention:
-    fragments = sorted((loc.offset, loc.offset + loc.length) for loc in annotation.locations)
+def _bioc_mention(where: str, annotation: dict[str, Any], text: str, prefix: str) -> Mention:
+    places = annotation["locations"]
+    fragments = sorted((place["offset"], place["offset"] + place["length"]) for place in places)
     if not fragments:
         raise BioelError(Errors.B114.format(where=where))
-    check_words(text, fragments, annotation.text or None, where=where)
-    infons = {key.lower(): str(value or "") for key, value in annotation.infons.items()}
+    check_words(text, fragments, annotation.get("text") or None, where=where)
+    infons = {key.lower(): str(value or "") for key, value in annotation["infons"].items()}
     ids: list[str] = []
     for key, value in infons.items():
         if key in _ID_INFONS:

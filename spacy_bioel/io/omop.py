@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.io.open import StrPath, curie, file_in, numbered_lines, skip_if_bad, unique_names
+from spacy_bioel.io.open import (
+    StrPath,
+    curie,
+    file_in,
+    misspelt,
+    numbered_lines,
+    skip_if_bad,
+    unique_names,
+)
 from spacy_bioel.io.table import check_row, column_indices, header_of, split_rows
 from spacy_bioel.types import OMOP, STANDARD, Concept
 
@@ -17,6 +25,8 @@ _ATHENA_FILES = ("CONCEPT", "CONCEPT_RELATIONSHIP", "CONCEPT_SYNONYM")
 _CODES = ("concept_id", "vocabulary_id", "concept_code")
 _ENGLISH = frozenset(("4180186", "4093769", "0"))  # now, formerly, and no language
 _MAX_ID_DIGITS = 18
+# Relations whose names are close to those of relations that are read.
+_OTHER_RELATIONS = ("Concept replaces", "Maps to unit", "Maps to value")
 
 
 def read_athena(
@@ -31,7 +41,8 @@ def read_athena(
     prefix (str): Ignored, because ids have the prefix of their vocabulary.
     vocabularies (Collection[str]): Vocabularies to read; empty: all.
     RAISES BioelError: [B123] if a file is missing, [B128] a column, [B132] if an id is not a
-        number, [B510] if a row has another number of cells, [B606] for an unknown vocabulary.
+        number, or a relation is probably misspelt, [B510] if a row has another number of cells,
+        [B606] for an unknown vocabulary.
     """
     concepts, relations, synonyms = (
         file_in(folder, f"{name}.csv", of="an Athena download") for name in _ATHENA_FILES
@@ -47,10 +58,19 @@ def read_athena(
     related: dict[str, dict[int, tuple[int, ...]]]
     related = {"Is a": {}, "Maps to": {}, "Concept replaced by": {}}
     columns = ["concept_id_1", "concept_id_2", "relationship_id", "invalid_reason"]
+    unread = Counter[str]()
     for id, other, relation, invalid in _rows(relations, *columns):
-        if relation in related and id in curies and id != other and not invalid:
+        if id not in curies or id == other or invalid:
+            continue
+        if relation in related:
             related[relation][id] = (*related[relation].get(id, ()), other)
             others[other] = curies.get(other, "")
+        else:
+            unread[relation] += 1
+    for relation, n in unread.items():
+        if relation not in _OTHER_RELATIONS and (meant := misspelt(relation, related)):
+            problem = f"{n:,} rows have the relationship_id {relation!r}, expected {meant!r}"
+            raise BioelError(Errors.B132.format(where=relations, problem=problem))
     for id, vocabulary, code in _rows(concepts, *_CODES):
         if id in others:
             others[id] = curies.get(id) or _to_curie(vocabulary, code)

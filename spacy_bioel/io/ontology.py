@@ -10,7 +10,7 @@ import io
 import re
 import warnings
 from codecs import BOM_UTF8
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.etree.ElementTree import Element
 
@@ -21,12 +21,14 @@ from spacy_bioel.io.open import (
     StrPath,
     curie,
     iter_xml,
+    misspelt,
     numbered_lines,
     open_binary,
     open_text,
     skip_if_bad,
     tree_types,
     unique_names,
+    warn_unread,
 )
 from spacy_bioel.types import Concept
 
@@ -53,6 +55,14 @@ _VALUE_PATTERNS = {
     "xref": (_XREF, ""),
 }
 _OPTIONAL_TAGS = ("def", "xref")
+_READ_TAGS = (*_VALUE_PATTERNS, *(f"{scope.lower()}_synonym" for scope in _SYNONYM_SCOPES))
+# Other tags of terms in OBO 1.0 to 1.4.
+_OTHER_TAGS = frozenset(
+    "builtin comment created_by creation_date disjoint_from equivalent_to intersection_of "
+    "is_anonymous property_value relationship subset union_of use_term xref_analog "
+    "xref_unknown".split()
+)
+_STANZAS = ("Term", "Typedef", "Instance")
 
 _Lines = list[tuple[Place, str]]
 _Fields = Mapping[str, Sequence[str]]
@@ -64,24 +74,29 @@ def read_obo(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     Imports are not followed. Obsolete terms become retired concepts, with or without a replacement,
     and alternate ids become retired concepts without names. Malformed cross-references and
     definitions are skipped with a warning [W477]. Fields without a counterpart in `Concept` are
-    ignored.
+    ignored; tags of terms that OBO does not have are counted in a warning [W479].
 
     YIELDS (Concept): Names are the label, then the exact, narrow, broad and related synonyms.
+    RAISES BioelError: [B116] for a malformed line, or a tag or stanza that is probably misspelt.
     """
     namespace = ""
     malformed: _Lines = []
+    unread = Counter[str]()
     for kind, lines in obo_stanzas(path):
         with skip_if_bad(lines[0][0]):
             if kind == "Term":
-                fields = _parse_fields(lines, malformed)
+                fields = _parse_fields(lines, malformed, unread)
                 if len({curie(value, prefix) for value in fields["id"]}) != 1:
                     raise _line_error(*lines[0], "a term with one id")
                 yield from _term_concepts(fields, namespace, prefix)
             elif not kind:
-                namespace = "".join(_parse_fields(lines, malformed)["default-namespace"])
+                namespace = "".join(_parse_fields(lines, malformed, Counter())["default-namespace"])
+            elif kind not in _STANZAS:
+                unread[f"[{kind}]"] += 1
     if malformed:
         (_, number, _), row = malformed[0]
         LOGGER.warning(Warnings.W477.format(path=path, n=len(malformed), line=number, row=row[:80]))
+    warn_unread(path, "tags", unread)
 
 
 def read_obo_header(path: StrPath) -> tuple[str, str]:
@@ -107,6 +122,7 @@ def obo_stanzas(
     """Yield the kind and lines of each stanza, with its [KIND] line; the header's kind is "".
 
     read (Iterable | None): Lines of the file, if they were read.
+    RAISES BioelError: [B116] for a stanza that is probably meant as [Term].
     """
     kind, lines = "", [(Place(path, 1), "")]
     continued = False
@@ -117,6 +133,9 @@ def obo_stanzas(
         elif match := _STANZA.fullmatch(line):
             yield kind, lines
             kind, lines = match[1], [(where, line)]
+            if kind not in _STANZAS and misspelt(kind, _STANZAS) == "Term":
+                with skip_if_bad(where):
+                    raise _line_error(where, line, "[Term]")
         elif line.strip() and not line.startswith("!"):
             lines.append((where, line))
         else:
@@ -126,8 +145,11 @@ def obo_stanzas(
     yield kind, lines
 
 
-def _parse_fields(lines: _Lines, malformed: _Lines) -> dict[str, list[str]]:
-    """Return values by tag (synonyms by scope), and add malformed optional lines to `malformed`."""
+def _parse_fields(lines: _Lines, malformed: _Lines, unread: Counter[str]) -> dict[str, list[str]]:
+    """Return values by tag (synonyms by scope), and add malformed optional lines to `malformed`.
+
+    unread (Counter): Counts the tags that OBO does not have.
+    """
     fields: dict[str, list[str]] = defaultdict(list)
     for where, line in lines[1:]:
         field = _FIELD.fullmatch(line)
@@ -137,6 +159,11 @@ def _parse_fields(lines: _Lines, malformed: _Lines) -> dict[str, list[str]]:
         scope, _, kind = tag.rpartition("_")  # "exact_synonym" in OBO 1.0
         key = "synonym" if kind == "synonym" else tag
         if key not in _VALUE_PATTERNS:
+            if tag not in _OTHER_TAGS:
+                meant = "" if tag in unread else misspelt(tag, (*_READ_TAGS, *_OTHER_TAGS))
+                if meant in _READ_TAGS:
+                    raise _line_error(where, line, f"{meant}:")
+                unread[tag] += 1
             continue
         pattern, expected = _VALUE_PATTERNS[key]
         match = pattern.fullmatch(value)
@@ -271,6 +298,10 @@ def _layout_problem(term: object) -> str:
             return f"with {key!r} of type {type(term[key]).__name__}"
     if not all(isinstance(name, str) for name in term.get("synonyms") or []):
         return "with a synonym that is not a string"
+    known = ("label", "deprecated", *_CELLXGENE_FIELDS)
+    for key in term:
+        if key not in known and (meant := misspelt(key, known)):
+            return f"with {key!r}, expected {meant!r}"
     return ""
 
 

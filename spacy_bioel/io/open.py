@@ -1,5 +1,5 @@
 """Helpers shared by all readers: open files, stream lines, XML elements and rows of workbooks,
-convert ids to CURIEs, check offsets, and skip bad records.
+convert ids to CURIEs, check offsets, report what is not read, and skip bad records.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ import re
 import zipfile
 import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeVar
 from xml.etree.ElementTree import Element, ParseError, iterparse
 
 import zstandard
 
-from spacy_bioel.errors import BioelError, Errors, needing
+from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings, needing
 
 StrPath = str | os.PathLike[str]
 # CURIE prefix for each spelling of a vocabulary's name in sources. CTD writes "DO:DOID:0001816".
@@ -99,6 +101,31 @@ def check_words(
         raise BioelError(
             Errors.B106.format(where=where, start=start, end=end, found=actual, expected=words)
         )
+
+
+def misspelt(word: str, keywords: Iterable[str]) -> str:
+    """Return the keyword that a word probably misspells; "" if there is none."""
+    # Few people mistake the first letter, and short words are close to many others.
+    alike = {key.lower(): key for key in keywords if key[:1].lower() == word[:1].lower()}
+    close = get_close_matches(word.lower(), alike, n=1, cutoff=0.7 if len(word) > 3 else 0.85)
+    return alike[close[0]] if close else ""
+
+
+def warn_unread(
+    path: StrPath, what: str, unread: Mapping[str, int], missing: Collection[str] = ()
+) -> None:
+    """Warn about keywords that are not read [W479].
+
+    unread (Mapping[str, int]): How often each of them occurs.
+    missing (Collection[str]): Keywords that the file lacks, and that others may misspell.
+    """
+    names = []
+    for word, n in islice(unread.items(), 10):
+        hint = f" (did you mean {meant!r}?)" if (meant := misspelt(word, missing)) else ""
+        names.append(f"{word[:40]!r}" + f" ({n:,} times)" * (n > 1) + hint)
+    if names:
+        about = {"what": what, "n": len(unread), "names": ", ".join(names)}
+        LOGGER.warning(Warnings.W479.format(path=path, **about))
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +389,7 @@ def iter_xml(path: StrPath, tag: str) -> Iterator[Element]:
 
 
 WORKBOOKS = (".xlsx", ".xlsm")
+_MAX_ROWS = 1 << 20  # of a sheet in Excel
 # Types of cells in openpyxl, whose text may not be what was typed.
 _CHANGED = {
     "b": "a truth value",
@@ -384,7 +412,7 @@ def read_workbook(path: StrPath, *, is_only: bool = True) -> Iterator[tuple[Plac
 
     RAISES BioelError: [B101] if the file does not exist, [B104] if it is not a workbook, [B192]
         without openpyxl, [B478] if it unpacks to too many bytes, [B515] if not one sheet has
-        contents.
+        contents, [B517] if a row has a number that is too high.
     """
     with needing("xlsx", "Reading Excel workbooks"):
         from openpyxl import load_workbook
@@ -394,23 +422,39 @@ def read_workbook(path: StrPath, *, is_only: bool = True) -> Iterator[tuple[Plac
         sheets = []
         for sheet in load_workbook(path, read_only=True).worksheets:
             sheet.reset_dimensions()  # some programs write a wrong size
-            if any(cell is not None for row in sheet.iter_rows(values_only=True) for cell in row):
-                sheets.append(sheet)
+            sheets += [sheet] * any(_rows_of(sheet, path))
         if len(sheets) != 1 and (is_only or not sheets):
             names = ", ".join(sheet.title for sheet in sheets) or "none"
             raise BioelError(Errors.B515.format(path=path, names=names))
         for sheet in sheets:
-            width, title = 0, sheet.title if sheets[1:] else ""
-            for number, cells in enumerate(sheet.iter_rows(), start=1):
-                row = [_text_of(cell) for cell in cells]
-                width = max(width, len(row))  # rows end at their last cell
+            last, width, title = 0, 0, sheet.title if sheets[1:] else ""
+            for number, row in _rows_of(sheet, path):
+                width = max(width, len(row))
+                for empty in range(last + 1, number):
+                    yield Place(path, empty, title), [""] * width
                 yield Place(path, number, title), row + [""] * (width - len(row))
+                last = number
     except BioelError:
         raise
     except FileNotFoundError:
         raise BioelError(Errors.B101.format(path=path)) from None
     except Exception as error:  # damaged: openpyxl raises many exception types
         raise BioelError(Errors.B104.format(path=path, error=error)) from error
+
+
+def _rows_of(sheet: Any, path: StrPath) -> Iterator[tuple[int, list[str]]]:
+    """Stream the rows with contents, with their numbers, up to their last cell with contents.
+
+    Formats without contents may be anywhere, and openpyxl fills up the rows before them.
+    """
+    for number, cells in enumerate(sheet.iter_rows(), start=1):
+        if number > _MAX_ROWS:
+            raise BioelError(Errors.B517.format(path=path, most=_MAX_ROWS))
+        row = [_text_of(cell) for cell in cells]
+        while row and not row[-1]:
+            row.pop()
+        if row:
+            yield number, row
 
 
 def _text_of(cell: Any) -> str:

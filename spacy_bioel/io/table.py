@@ -20,12 +20,14 @@ from spacy_bioel.io.open import (
     StrPath,
     curie,
     file_in,
+    misspelt,
     numbered_lines,
     parse_ids,
     read_workbook,
     skip_if_bad,
     tree_types,
     unique_names,
+    warn_unread,
 )
 from spacy_bioel.text.normalize import unescape_formula
 from spacy_bioel.types import ORGANISM, VARIANT, Concept
@@ -144,6 +146,8 @@ def read_text_table(path: StrPath, patient: str = "", date: str = "") -> Iterato
         raise BioelError(Errors.B444.format(path=path, columns=header))
     more = {key: name for key, name in (("patient", patient), ("date", date)) if name}
     indices = {key: i for key, (i,) in column_indices(path, columns | more, header).items()}
+    others = [name for name in header if name and name not in (*columns, patient, date)]
+    warn_unread(path, "columns", dict.fromkeys(others, 1), {"id"} - columns.keys())
     used = [i for key, i in indices.items() if key != "date"]  # a date may be one in Excel too
     ids: set[int] = set()  # hashes, as there may be millions
     for number, (where, row) in enumerate(rows, start=1):
@@ -235,11 +239,22 @@ def read_ctd(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
 def read_header_table(
     path: StrPath, *, prefix: str = "", synonym_separator: str = ""
 ) -> Iterator[Concept]:
-    """Stream concepts from a table whose header contains column keys: id, name, synonyms, ..."""
+    """Stream concepts from a table whose header contains column keys: id, name, synonyms, ...
+
+    RAISES BioelError: [B136] if a key is probably misspelt, [B141] without a column "id"; the same
+        errors as `read_table`.
+    """
     header = [cell.strip(' #"') for cell in next((row for _, row in _open_rows(path)), [])]
     columns: dict[str, Column] = {key: key for key in COLUMN_KEYS if key in header}
     if "id" not in columns:
         raise BioelError(Errors.B141.format(path=path, header=header))
+    others = [name for name in header if name and name not in columns]
+    missing = [key for key in COLUMN_KEYS if key not in columns]
+    for name in others:
+        if key := misspelt(name, missing):
+            chosen = ",".join(f"{key}={column}" for key, column in (columns | {key: name}).items())
+            raise BioelError(Errors.B136.format(path=path, found=name, key=key, columns=chosen))
+    warn_unread(path, "columns", dict.fromkeys(others, 1))
     yield from read_table(path, columns=columns, prefix=prefix, synonym_separator=synonym_separator)
 
 

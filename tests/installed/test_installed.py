@@ -4,6 +4,7 @@
 no source is.
 """
 
+import json
 import subprocess
 import sys
 from importlib import import_module, resources
@@ -77,6 +78,20 @@ def test_all_modules_can_be_imported():
             missing.add((error.name or "").partition(".")[0])
     assert {"spacy_bioel.kb.build", "spacy_bioel.linking.pipe"} <= set(done)
     assert "spacy_bioel" not in missing
+
+
+@pytest.mark.slow
+def test_everything_is_installed_from_wheels():
+    """`pip install --only-binary=:all: spacy-bioel`: packages are found, and not installed."""
+    pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet"]
+    requirements = [name for name in INSTALLED.requires or () if "extra ==" not in name]
+    assert len(requirements) > 10
+    options = ["--only-binary=:all:", "--report", "-"]
+    done = subprocess.run([*pip, *options, *requirements], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    urls = [package["download_info"]["url"] for package in json.loads(done.stdout)["install"]]
+    assert len(urls) > len(requirements)
+    assert [url for url in urls if not url.endswith(".whl")] == []
 
 
 def test_the_command():

@@ -95,6 +95,28 @@ def test_text_of_sentences(write):
     assert document.mentions == (Mention(5, 12, "Chemical", ("MESH:D3",)),)
 
 
+def test_xml_that_is_divided_into_sentences(write):
+    """Annotations of documents and sentences, words without a place, relations, empty passages."""
+    mention = (
+        '<annotation id="{id}"><infon key="type">{label}</infon><location offset="{start}" {rest}'
+    )
+    two = mention.format(id=1, label="Disease", start=5, rest='length="4"/></annotation>')
+    one = mention.format(id=0, label="Chemical", start=0, rest='length="3"/></annotation>')
+    passages = (
+        f"<sentence><offset>0</offset><text>Use.</text>{one}</sentence>"
+        "<sentence><offset>5</offset><text>Gout</text></sentence>"
+        '<relation id="R"><node refid="0" role="r"/></relation>'
+    )
+    document = (
+        f"<id>1</id><passage><offset>0</offset>{passages}</passage>"
+        f"<passage><infon key='type'>table</infon><offset>10</offset></passage>{two}"
+    )
+    (text,) = read_xml(write, f"<collection><document>{document}</document></collection>")
+    assert text == AnnotatedText(
+        "1", "Use. Gout", (Mention(5, 9, "Disease"), Mention(0, 3, "Chemical"))
+    )
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -104,6 +126,9 @@ def test_text_of_sentences(write):
         ('offset="32" length="7"', 'offset="x" length="7"', "B112.*document 7"),
         ("<offset>26</offset>", "<offset>20</offset>", "B113.*offset 20"),
         ("<offset>26</offset>", "", "B112.*document 7"),
+        ("<id>7</id>", "", "B112.*document None.*'id'"),
+        ('<annotation id="3">', "<annotation>", "B112.*document 7.*'id'"),
+        ("<offset>0", "<sentence>" * 9000 + "</sentence>" * 9000 + "<offset>0", "B112.*Recursion"),
         ("</passage></document>", "</document>", "B111"),
         ("UTF-8", "klingon", r"\[B260\].*klingon"),
         (XML, "<collection></collection>", "B115"),
@@ -121,6 +146,8 @@ def test_malformed_xml(write, old, new, message):
         ({"texts": []}, "B115"),
         (collection(annotations=[annotation(text="sodium!")]), "B106.*document 8, annotation 0"),
         (collection(offset="zero"), "B112.*document 8"),
+        ({"documents": [["id", "9"]]}, "B112"),
+        (collection(annotations=[{"id": "0", "infons": {}}]), "B112.*document 8.*'locations'"),
         # The gap would be filled with that many spaces.
         (collection(offset=10**10), r"\[B261\].*10000000000"),
     ],

@@ -2,13 +2,14 @@
 
 import datetime
 import zipfile
+from itertools import count
 
 import pytest
 
 from spacy_bioel.cli.inputs import stream_documents
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_ontology
-from spacy_bioel.io.open import skipping_bad
+from spacy_bioel.io.open import read_workbook, skipping_bad
 from spacy_bioel.io.table import read_table
 
 openpyxl = pytest.importorskip("openpyxl")
@@ -114,6 +115,107 @@ def test_a_sheet_that_states_a_wrong_size(workbook, tmp_path):
                 content = content.replace(b'ref="A1:B3"', b'ref="A1"')
             new.writestr(name, content)
     assert [c.id for c in read_ontology(out)] == ["X:1", "X:2"]
+
+
+LAST_ROW, LAST_COLUMN = 1 << 20, "XFD"
+
+
+def cells_of(number, *values):
+    """Return the XML of a row; None is a cell that has a format, and no contents."""
+    cells = "".join(
+        f"<c r='{column}{number}' s='0'/>"
+        if value is None
+        else f"<c r='{column}{number}' t='str'><v>{value}</v></c>"
+        for column, value in values
+    )
+    return f"<row r='{number}'>{cells}</row>"
+
+
+def row_of(number, name, *more):
+    return cells_of(number, ("A", f"X:{number}"), ("B", name), *more)
+
+
+@pytest.fixture()
+def sparse(workbook, tmp_path):
+    """Write a workbook whose only sheet has these rows of XML."""
+
+    def write(*rows):
+        path, out = workbook([["id"]]), tmp_path / "sparse.xlsx"
+        with zipfile.ZipFile(path) as old, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new:
+            for name in old.namelist():
+                content = old.read(name).decode()
+                if name.startswith("xl/worksheets/"):
+                    before, _, _ = content.partition("<sheetData>")
+                    content = f"{before}<sheetData>{''.join(rows)}</sheetData></worksheet>"
+                new.writestr(name, content)
+        assert out.stat().st_size < 10_000
+        return out
+
+    return write
+
+
+@pytest.fixture()
+def made(monkeypatch):
+    """Count the rows that openpyxl reads or makes up."""
+    from openpyxl.worksheet._read_only import ReadOnlyWorksheet
+
+    numbers, iter_rows = count(), ReadOnlyWorksheet.iter_rows
+    monkeypatch.setattr(
+        ReadOnlyWorksheet,
+        "iter_rows",
+        lambda *args, **options: (row for row, _ in zip(iter_rows(*args, **options), numbers)),  # noqa: B905
+    )
+    return numbers
+
+
+FAR = {
+    "in the header": {1: [(LAST_COLUMN, None)]},
+    "nothing as a string": {1: [(LAST_COLUMN, "")], 3: [("ZZ", None), ("AAA", "")]},
+    "in each row": {n: [(LAST_COLUMN, None)] for n in range(1, 41)},
+    "in the last row": {LAST_ROW: [("A", None)]},
+    "in the last cell": {9: [("C", None)], 900_000: [], LAST_ROW: [(LAST_COLUMN, None)]},
+    "below": {n: [("A", None), ("D", "")] for n in range(41, 300)},
+}
+
+
+@pytest.mark.parametrize("far", FAR.values(), ids=FAR)
+def test_formats_without_contents(sparse, made, far):
+    def rows(head):
+        yield cells_of(1, ("A", "id"), ("B", head), *far.get(1, ()))
+        yield from (row_of(n, f"w{n}", *far.get(n, ())) for n in range(2, 41))
+        yield from (cells_of(n, *far[n]) for n in far if n > 40)
+
+    path, expected = sparse(*rows("name")), [(f"X:{n}", f"w{n}") for n in range(2, 41)]
+    assert [(c.id, *c.names) for c in read_ontology(path)] == expected
+    assert next(made) < LAST_ROW + 10  # the first row is read twice
+    path = sparse(*rows("text"))
+    assert [(id, text) for text, id in stream_documents(str(path), None)] == expected
+    assert [(place.line, len(row)) for place, row in read_workbook(path)] == [
+        (n, 2) for n in range(1, 41)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "cells"),
+    [(LAST_ROW + 1, [("A", "X:9"), ("B", "Gout")]), (2**31, []), (10**30, [("A", None)])],
+)
+def test_a_row_beyond_the_last(sparse, made, number, cells):
+    for first in ([("A", "id"), ("B", "name")], []):
+        path = sparse(cells_of(1, *first), cells_of(number, *cells))
+        with pytest.raises(BioelError, match=r"\[B517\] .*sparse.xlsx .* 1,048,576"):
+            list(read_workbook(path))
+    assert next(made) < 2 * (LAST_ROW + 10)
+
+
+def test_contents_far_from_the_others(sparse):
+    head = cells_of(1, ("A", "id"), ("B", "text"))
+    path = sparse(head, row_of(2, "Gout"), row_of(5, "Flu"))
+    assert [place.line for place, _ in read_workbook(path)] == [1, 2, 3, 4, 5]
+    path = sparse(head, row_of(2, "Gout", (LAST_COLUMN, "x")))
+    with pytest.raises(BioelError, match=r"\[B510\].*row 2.*16384"):
+        list(stream_documents(str(path), None))
+    path = sparse(cells_of(1, ("A", "id"), ("B", "name")), row_of(LAST_ROW, "Gout"))
+    assert [c.id for c in read_ontology(path)] == [f"X:{LAST_ROW}"]
 
 
 def test_damaged_workbooks(workbook, tmp_path):

@@ -23,7 +23,7 @@ def test_a_blank_pipeline_imports_nothing_heavy():
         import spacy_bioel
         assert not [m for m in set(sys.modules) - before if not m.startswith("spacy_bioel")]
         spacy.blank("en")
-        heavy = ("torch", "transformers", "sklearn", "scipy", "tokenizers", "bioc", "pronto",
+        heavy = ("torch", "transformers", "sklearn", "scipy", "tokenizers", "pronto",
                  "pytorch_metric_learning", "pandas", "faiss", "typer")
         print([m for m in heavy if m in sys.modules and m not in before])
         print("spacy_bioel.factories" in sys.modules)
