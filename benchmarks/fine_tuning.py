@@ -21,6 +21,10 @@ labels that they still have: what they have forgotten.
 
 Each training is recorded in the folder --work when it ends; the same command continues after it.
 --start is a folder; for the starter, `spacy_bioel.load().to_disk("starter")` writes it.
+
+python -m benchmarks.run tuning CORPUS compares the cross-fitted figures of `bioel tune` with those
+on 100 fresh documents, which nothing was trained or chosen on. All are drawn from the training and
+development documents.
 """
 
 from __future__ import annotations
@@ -50,7 +54,9 @@ from benchmarks.starter import script
 from benchmarks.texts import dev, python
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.evaluation.evaluate import evaluate_links
-from spacy_bioel.evaluation.run import link_bare_texts
+from spacy_bioel.evaluation.protocols import get_protocol
+from spacy_bioel.evaluation.run import link_bare_texts, predict_links, score_links
+from spacy_bioel.evaluation.tune import tune_pipeline
 from spacy_bioel.files import replacing_text
 from spacy_bioel.io.jsonl import write_texts_jsonl
 from spacy_bioel.loading import find_linker, load_model
@@ -170,7 +176,7 @@ def _rows(
 
 def _draw(corpus: str, size: str, seed: int, *, sentences: bool, folder: Path) -> int:
     """Write FOLDER/{train,dev}.jsonl. RETURNS (int): The number of documents, or sentences."""
-    texts = list(read_texts(Path("corpus") / corpus / "train.spacy"))
+    texts = _train_texts(corpus)
     random.Random(seed).shuffle(texts)
     if size != "all":
         texts = texts[: int(size) * (SENTENCES if sentences else 1)]
@@ -180,6 +186,10 @@ def _draw(corpus: str, size: str, seed: int, *, sentences: bool, folder: Path) -
             folder / f"{split}.jsonl", script("plain").grouped(part) if sentences else part
         )
     return len(texts)
+
+
+def _train_texts(corpus: str) -> list[AnnotatedText]:
+    return list(read_texts(Path("corpus") / corpus / "train.spacy"))
 
 
 def _config(system: str, corpus: str, size: str, *, start: str, kb: str, links: bool) -> Config:
@@ -215,3 +225,63 @@ def _measure(nlp: Language, texts: Sequence[AnnotatedText], has_ids: bool) -> It
     for row in evaluate_links(texts, links, protocols=protocols, canonical=canonical):
         if row.metric == "f1" and row.n:
             yield {"protocol": row.protocol, "subset": row.label, **figures(row)}
+
+
+@question("tuning", key=("corpus", "system", "documents", "seed", "measured", "protocol"))
+def tuning(
+    corpus: str,
+    updates: Annotated[
+        int, typer.Option(help="Of config small; 0: no training, only the names of the KB.")
+    ] = 0,
+    train_on: Annotated[int, typer.Option(help="Documents to train on.")] = 200,
+    documents: Annotated[int, typer.Option(help="Documents to tune on.")] = 100,
+    seed: Annotated[list[int], typer.Option(help="Of the draw and the training.")] = [0],  # noqa: B006
+) -> Iterator[Row]:
+    kb = str(Path("kb") / corpus)
+    for number in seed:
+        texts = {text.text: text for text in [*_train_texts(corpus), *dev(corpus)]}
+        pool = list(texts.values())
+        random.Random(number).shuffle(pool)
+        fresh, tuned_on, rest = pool[:100], pool[100:][:documents], pool[100 + documents :]
+        if updates:
+            nlp = _small(corpus, rest[:train_on], kb, updates, number)
+        else:
+            nlp = load_model(kb)
+        report = tune_pipeline(nlp, tuned_on)
+        about = {"corpus": corpus, "system": "small" if updates else "names", "updates": updates}
+        about |= {"train": train_on * (updates > 0), "documents": documents, "seed": number}
+        # A later step has the same figures under the same protocol.
+        steps = {step.protocol: step for step in report.tuned if step.metric == "f1"}
+        protocols = dict(map(get_protocol, steps))
+        on_fresh = score_links(nlp, fresh, predict_links(nlp, fresh, protocols), protocols)
+        for protocol, step in steps.items():
+            row = about | {"protocol": protocol, "metric": "f1"}
+            yield row | {"measured": "fitted", "value": round(step.fitted, 2)}
+            if step.cross_fitted is not None:
+                yield row | {"measured": "cross-fitted"} | figures(step.cross_fitted)
+        for one in on_fresh:
+            if one.metric == "f1" and not one.label:
+                yield about | {"protocol": one.protocol, "measured": "fresh"} | figures(one)
+
+
+def _small(
+    corpus: str, texts: Sequence[AnnotatedText], kb: str, updates: int, seed: int
+) -> Language:
+    """Train both pipes with the config `small`, without a choice of the checkpoint."""
+    config = _config("scratch", corpus, SIZES[0], start="", kb=kb, links=True)
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        # spaCy evaluates on `dev`.
+        for split, part in {"train": texts, "dev": texts[:1]}.items():
+            write_texts_jsonl(folder / f"{split}.jsonl", part)
+            config["paths"][split] = str(folder / f"{split}.jsonl")
+        config["system"]["seed"] = seed
+        config["training"] |= {"max_steps": updates, "eval_frequency": updates}
+        config["training"]["optimizer"]["learn_rate"]["total_steps"] = updates
+        train(init_nlp(config.interpolate()), folder, stdout=StringIO(), stderr=StringIO())
+        nlp = load_model(str(folder / "model-last"))
+        linker = find_linker(nlp)
+        assert linker is not None
+        linker.encode_kb(kb)
+        linker.set_kb(kb)
+    return nlp

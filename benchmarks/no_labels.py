@@ -44,7 +44,7 @@ from spacy_bioel.entities.notes.shorthand import Notes
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.evaluation.evaluate import evaluate_links
 from spacy_bioel.evaluation.fit import document_folds
-from spacy_bioel.evaluation.tune import tune_dictionary
+from spacy_bioel.evaluation.tune import Prepared, dictionary_step
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.loading import add_context, find_linker, load_model
 from spacy_bioel.types import AnnotatedText, Link, Mention
@@ -114,9 +114,9 @@ def no_labels(
             found = [{(start, end, id) for start, end, id in spans} for spans in read]
         elif name == REFITTED:
             found = [set() for _ in texts]
+            step = dictionary_step(Prepared(nlp, [_annotated(*of_text) for of_text in gold]))
             for fold in document_folds(len(texts)):
-                fitting = [_annotated(*gold[i]) for i in fold.fitting.tolist()]
-                tune_dictionary(nlp, fitting, folds=document_folds(len(fitting)))
+                step.choose(fold.fitting.tolist())
                 held_out = fold.held_out.tolist()
                 for i, spans in zip(held_out, find([texts[i] for i in held_out]), strict=True):
                     found[i] = spans

@@ -21,7 +21,7 @@ MODULES = {
     "encoding": ["encoding", "roofline"],
     "engines": ["engines", "quantized"],
     "findings": ["findings"],
-    "fine_tuning": ["fine_tuning"],
+    "fine_tuning": ["fine_tuning", "tuning"],
     "generative": ["generative"],
     "kb_size": ["kb_size"],
     "house": ["house", "install_size"],

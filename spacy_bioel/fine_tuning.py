@@ -86,11 +86,13 @@ def _adapt(
     kb: KbSetting | None,
     label_types: Mapping[str, list[str]],
 ) -> None:
-    # During initialization, the pipes that have been taken over are disabled.
+    # `spacy debug data` makes an optimizer without replacing variables in its settings.
+    nlp.config["training"]["optimizer"] = nlp.config.interpolate()["training"]["optimizer"]
+    taken_over = nlp.meta.get("_sourced_vectors_hashes", {})  # names, as spaCy remembers them
     started = {
         nlp.get_pipe_meta(name).factory: (name, pipe)
         for name, pipe in nlp.components
-        if name not in nlp.pipe_names
+        if name in taken_over
     }
     name, detector = started.get(DETECTOR, (DETECTOR, None))
     if not isinstance(detector, MentionDetector) or not detector.labels:

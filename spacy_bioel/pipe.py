@@ -132,6 +132,23 @@ def keep_config_current(nlp: Language, pipe: Any) -> None:
         nlp._pipe_configs = _CurrentConfigs(nlp)
 
 
+def note_origin(nlp: Language, source: Language) -> None:
+    """Record in nlp.meta["bioel"]["origins"], for the model card, a pipeline whose pipe is taken
+    over, and the origins of that pipeline.
+
+    source (Language): It is left out if it has no name, as one whose training is resumed.
+    """
+    meta = source.meta
+    origins = [*meta.get("bioel", {}).get("origins", ())]
+    if meta["name"] != "pipeline":  # spaCy's default
+        about: dict[str, Any] = {"name": f"{meta['lang']}_{meta['name']}"}
+        about |= {key: meta.get(key) or "" for key in ("version", "license")}
+        origins.append(about | {"sources": meta.get("sources") or []})
+    if origins:
+        known = nlp.meta.setdefault("bioel", {}).setdefault("origins", [])
+        known += [origin for origin in origins if origin not in known]
+
+
 class Pipeline:
     """Checks on the pipeline that a pipe belongs to, if any."""
 
@@ -181,8 +198,11 @@ class StoredPipe(TrainablePipe, Generic[S]):
     def name(self, name: str) -> None:
         Pipe.name.__set__(self, name)  # type: ignore[attr-defined]
         # A pipeline that takes a pipe from another one (`source`) only sets its name.
-        if isinstance(nlp := sys._getframe(1).f_locals.get("self"), Language):
+        caller = sys._getframe(1).f_locals
+        if isinstance(nlp := caller.get("self"), Language):
             self.join(nlp)
+            if isinstance(source := caller.get("source"), Language):
+                note_origin(nlp, source)
 
     def join(self, nlp: Language) -> None:
         """Become a pipe of a pipeline, whose config then shows the current settings."""

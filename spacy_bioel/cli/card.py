@@ -91,12 +91,22 @@ class Facts:
         return ", ".join(dict.fromkeys(labels))
 
     @property
+    def origins(self) -> Sequence[Mapping[str, Any]]:
+        """The pipelines that it was trained from (see `spacy_bioel.pipe.note_origin`)."""
+        origins: Sequence[Mapping[str, Any]] = self.meta.get("bioel", {}).get("origins", ())
+        return origins
+
+    @property
     def sources(self) -> list[tuple[str, str]]:
-        """Names of the corpora and the knowledge base, with their licences."""
+        """Names of the corpora, the knowledge base, and the pipelines that it was trained from with
+        their sources, each with its licence."""
         pairs = [(corpus.title, corpus.licence) for corpus in self.corpora]
         if self.kb:
             pairs.append((self.kb_name, self.kb.get("licence", "")))
-        return [(name, licence or NOT_STATED) for name, licence in pairs]
+        for origin in self.origins:
+            pairs.append((f"{origin['name']} {origin['version']}", origin["license"]))
+            pairs += [(one["name"], one.get("license", "")) for one in origin["sources"]]
+        return list(dict.fromkeys((name, licence or NOT_STATED) for name, licence in pairs))
 
     @property
     def kb_name(self) -> str:
@@ -106,7 +116,7 @@ class Facts:
     @property
     def licences(self) -> str:
         licences = [f"{name or 'corpus'}: {licence}" for name, licence in self.sources]
-        return "; ".join(dict.fromkeys(licences))
+        return "; ".join(licences)
 
     @property
     def description(self) -> str:
@@ -161,7 +171,7 @@ def card(
         rows = [row for row in rows if row["protocol"] != "mention"]
     linker, made = loading.find_linker(nlp), []
     if STEPS in meta:
-        seed = nlp.config["training"]["seed"]
+        seed = nlp.config.interpolate()["training"]["seed"]
         made.append(f"Training: {console.count_of(meta[STEPS], 'update')}, seed {seed}.")
     facts = Facts(
         name=name or meta["name"],

@@ -207,7 +207,7 @@ def _cross_fitted(nlp: Language, texts: Sequence[AnnotatedText]) -> dict[tuple[s
     return {
         (row["protocol"], row["metric"]): row["cross_fitted"]
         for row in report["tuned"]
-        if row["cross_fitted"] is not None
+        if "low" in row  # not for a single document, nor by versions that repeated few choices
     }
 
 
@@ -271,8 +271,9 @@ def tune_command(
     The command fits the weights of the linker's evidence. It then chooses the detector's threshold,
     document smoothing and overlap by mention F1, and the NIL threshold by end-to-end F1, as
     `bioel evaluate` reports them. Each figure is reported twice: fitted, on the documents used
-    for the choice; and cross-fitted, with each document measured by settings chosen on the other
-    folds. Both are also written to OUT/meta.json. OUT must not be the folder of MODEL.
+    for the choice; and cross-fitted, with everything chosen again for each fifth of the documents,
+    on the other documents only. Both are also written to OUT/meta.json. OUT must not be the folder
+    of MODEL.
 
     Example: `bioel tune training/model-best dev.spacy tuned`
     """
@@ -295,16 +296,21 @@ def tune_command(
                 ", ".join(f"{name} {value}" for name, value in step.chosen.items()),
                 f"{step.protocol} {step.metric}",
                 f"{step.fitted:.2f}",
-                "–" if step.cross_fitted is None else f"{step.cross_fitted:.2f}",
+                _with_interval(step.cross_fitted),
             )
             for step in report.tuned
         ]
-        console.show_table(("pipe", "chosen", "measured", "fitted", "cross-fitted"), rows)
+        columns = ("pipe", "chosen", "measured", "fitted", "cross-fitted (95 % interval)")
+        console.show_table(columns, rows)
         for remark in report.remarks:
             console.show_note(remark)
         console.show_note(
             f"{report.mentions:,} mentions in {report.documents:,} documents -> {out}"
         )
+
+
+def _with_interval(figure: Figure | None) -> str:
+    return f"{figure.value:.2f} ({figure.low:.1f}-{figure.high:.1f})" if figure else "–"
 
 
 @console.expand_options

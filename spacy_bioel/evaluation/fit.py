@@ -1,10 +1,10 @@
-"""Grid search over settings, and fitting of evidence weights, both cross-fitted by document."""
+"""Choose settings by grid search, and fit evidence weights, on development documents."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -19,7 +19,7 @@ from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.evaluation.evaluate import percent
 from spacy_bioel.evaluation.protocols import Counts, get_protocol
-from spacy_bioel.evaluation.run import DOCS_PER_BATCH, link_bare_texts
+from spacy_bioel.evaluation.run import DOCS_PER_BATCH
 from spacy_bioel.kb.columns import offsets_of
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.decide import rank_mentions
@@ -27,7 +27,7 @@ from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import find_linker
 from spacy_bioel.models.fusion import Fusion, softmax_by_group
 from spacy_bioel.pipe import with_token_vectors
-from spacy_bioel.types import AnnotatedText, DoubleArray, IntArray
+from spacy_bioel.types import AnnotatedText, DoubleArray, IntArray, Link
 
 Value = float | bool | str
 FOLDS = 5
@@ -41,33 +41,6 @@ class Fold:
     held_out: IntArray
 
 
-@dataclass(frozen=True, slots=True)
-class Tuned:
-    """Settings chosen on development documents, with their fitted and cross-fitted figures.
-
-    what (str): Name of the pipe.
-    chosen (dict): Chosen settings, by name.
-    protocol, metric (str): Protocol and metric that were maximised, as in `bioel evaluate`.
-    fitted (float | None): Percentage on the documents used for the choice, which is optimistic.
-        None: not measured yet (see `tune_pipeline`).
-    cross_fitted (float | None): Percentage with each document measured under the settings that
-        were chosen on the other folds; settings of earlier steps are not chosen again. None: there
-        is only one document.
-    """
-
-    what: str
-    chosen: dict[str, Value]
-    protocol: str
-    metric: str
-    fitted: float | None
-    cross_fitted: float | None
-
-    def to_json(self) -> dict[str, Any]:
-        figures = {"fitted": self.fitted, "cross_fitted": self.cross_fitted}
-        rounded = {name: x if x is None else round(x, 2) for name, x in figures.items()}
-        return asdict(self) | rounded
-
-
 def document_folds(n_documents: int, *, seed: int = 0) -> list[Fold]:
     """Split documents into folds, reproducibly; return [] for a single document."""
     if n_documents < 2:
@@ -77,22 +50,16 @@ def document_folds(n_documents: int, *, seed: int = 0) -> list[Fold]:
     return [Fold(np.flatnonzero(fold != i), np.flatnonzero(fold == i)) for i in range(n_folds)]
 
 
-def grid_search(
-    what: str,
-    settings: Sequence[dict[str, Value]],
-    counts: Sequence[Sequence[Counts]],
-    *,
-    protocol: str,
-    folds: Sequence[Fold],
-) -> Tuned:
-    """Choose the settings of a pipe that give the highest F1; in a tie, the first of them.
+def choose_setting(
+    settings: Sequence[dict[str, Value]], counts: Sequence[Sequence[Counts]], *, protocol: str
+) -> dict[str, Value]:
+    """Choose the settings with the highest F1; ties go to the earliest.
 
     The first settings are kept if choosing is worse where it is cross-fitted: what is best on a few
     documents is best by chance.
 
     settings (Sequence): Settings to choose from, in order of preference.
     counts (Sequence): For each of the settings, the counts of each document.
-    folds (Sequence[Fold]): Folds of the documents; empty: no cross-fitting.
     """
 
     def best_on(documents: Sequence[int]) -> int:
@@ -101,15 +68,12 @@ def grid_search(
 
     best = best_on(range(len(counts[0])))
     held_out: list[Counts] = []
-    for fold in folds:
+    for fold in document_folds(len(counts[0])):
         best_counts = counts[best_on(fold.fitting.tolist())]
         held_out += [best_counts[i] for i in fold.held_out.tolist()]
-    cross_fitted = percent_of(held_out, protocol, "f1") if folds else None
-    unchanged = percent_of(counts[0], protocol, "f1")
-    if cross_fitted is not None and cross_fitted < unchanged:
-        best, cross_fitted = 0, unchanged
-    fitted = percent_of(counts[best], protocol, "f1")
-    return Tuned(what, dict(settings[best]), protocol, "f1", fitted, cross_fitted)
+    if held_out and percent_of(held_out, protocol, "f1") < percent_of(counts[0], protocol, "f1"):
+        best = 0
+    return dict(settings[best])
 
 
 def wrong_names(
@@ -277,22 +241,24 @@ def gather_contextual_development(nlp: Language, docs: Sequence[Doc]) -> Develop
     return replace(merge_development(parts), documents=documents)
 
 
-def judge_names(nlp: Language, texts: Sequence[AnnotatedText]) -> list[list[tuple[str, bool]]]:
-    """Return the names that the pipeline finds in each document, and whether each is right."""
-    linker, judged_names = linker_of(nlp), []
-    for text, links in zip(texts, link_bare_texts(nlp, linker, texts), strict=True):
-        gold = {
-            (mention.start, mention.end, linker.kb.canonical(id))
-            for mention in text.mentions
-            for id in mention.ids
-        }
-        names = [
-            (link.candidates[0].name, any((link.start, link.end, id) in gold for id in link.ids))
-            for link in links
-            if link.ids
-        ]
-        judged_names.append(names)
-    return judged_names
+def name_of(link: Link) -> str:
+    """Return the name that a mention matched; "" without candidates."""
+    return link.candidates[0].name if link.candidates else ""
+
+
+def judge_names(
+    texts: Sequence[AnnotatedText],
+    links: Iterable[Sequence[Link]],
+    canonical: Callable[[str], str],
+) -> list[list[tuple[str, bool]]]:
+    """Return the names that were linked in each document, and whether each is right."""
+    judged = []
+    for text, of_doc in zip(texts, links, strict=True):
+        gold = {(m.start, m.end, canonical(id)) for m in text.mentions for id in m.ids}
+        places = [{(link.start, link.end, id) for id in link.ids} for link in of_doc]
+        pairs = zip(of_doc, places, strict=True)
+        judged.append([(name_of(link), not gold.isdisjoint(ids)) for link, ids in pairs if ids])
+    return judged
 
 
 # Strength of the prior: a weight that differs from it by one costs as much as a log-loss of one on

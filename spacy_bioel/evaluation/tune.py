@@ -1,52 +1,59 @@
-"""Tune a pipeline on development documents. Each tuner changes the settings of one pipe."""
+"""Tune a pipeline on development documents.
+
+Each choice of settings is a `Step`. What takes long, such as the scores of spans, is computed once;
+then `cross_fit` repeats all choices in each fold, on the documents of the other folds only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from functools import cache, partial
 from hashlib import blake2b
-from itertools import islice, product, takewhile
+from itertools import product, takewhile
 from typing import Any
 
 import numpy as np
 from spacy.language import Language
 from spacy.tokens import Doc
+from spacy.util import minibatch
 
 from spacy_bioel.doc import get_links
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.evaluation.evaluate import count_documents
+from spacy_bioel.evaluation.evaluate import Figure, count_documents
 from spacy_bioel.evaluation.fit import (
-    Fold,
-    Tuned,
     Value,
+    choose_setting,
     document_folds,
     fit_fusion,
     fit_with_best_prior,
     gather_contextual_development,
     gather_development,
     gold_docs,
-    grid_search,
     judge_names,
     linker_of,
-    percent_of,
+    name_of,
     require_scipy,
     wrong_names,
 )
-from spacy_bioel.evaluation.protocols import Counts, get_protocol
+from spacy_bioel.evaluation.protocols import Counts, Protocol, get_protocol
 from spacy_bioel.evaluation.run import (
+    DOCS_PER_BATCH,
+    Predicted,
     Texts,
     Track,
     batches_before_pipe,
     changed_settings,
     measure_pipeline,
     predict_links,
+    score_links,
     untracked,
 )
+from spacy_bioel.evaluation.scorers import STEPS
 from spacy_bioel.linking.decide import find_mentions
 from spacy_bioel.linking.evidence import default_fusion
 from spacy_bioel.loading import find_detector, find_linker, spans_key
-from spacy_bioel.mentions.pipe import MentionDetector
 from spacy_bioel.mentions.selection import select_mentions
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.settings import BY_DICTIONARY
@@ -54,6 +61,10 @@ from spacy_bioel.types import AnnotatedText, Link, ScoredSpan
 
 GOLD_PROTOCOL, LINK_PROTOCOL, MENTION_PROTOCOL = "gold", "end_to_end", "mention"
 ACCURACY = "accuracy@1_nil_ignored"  # ignores NIL, because its threshold is chosen afterwards
+_TRAINED = (
+    "all figures are optimistic if `spacy train` chose its best checkpoint on these documents: "
+    "training is not repeated"
+)
 
 
 def _threshold_steps(first: float, last: float) -> list[float]:
@@ -71,15 +82,75 @@ DETECTOR_GRID: list[dict[str, Value]] = [
         key=lambda s: (abs(s[0] - 0.5), s[1], not s[2]),
     )
 ]
+DICTIONARY_THRESHOLDS = (0.5, 0.7, 0.9)
 DICTIONARY_GRID: list[dict[str, Value]] = [
-    {"left_out": n_wrong, "threshold": t} for n_wrong, t in product((0, 3, 2, 1), (0.5, 0.7, 0.9))
+    {"left_out": n_wrong, "threshold": t}
+    for n_wrong, t in product((0, 3, 2, 1), DICTIONARY_THRESHOLDS)
 ]
 
 
-def _count_links(nlp: Language, texts: Texts, protocol: str) -> list[Counts]:
-    (links,) = predict_links(nlp, texts, dict([get_protocol(protocol)])).values()
-    canonical = linker_of(nlp).kb.canonical
-    return count_documents(texts, links, protocol=protocol, canonical=canonical)
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One choice of settings, for the pipe `what`.
+
+    protocol, metric (str): What is maximised, as in `bioel evaluate`.
+    choose (Callable): Takes indices of documents, chooses settings on these documents only, changes
+        the pipe, and returns the settings; None: the pipe is unchanged.
+    unchanged (str): Remark for users if the pipe is unchanged.
+    """
+
+    what: str
+    protocol: str
+    metric: str
+    choose: Callable[[Sequence[int]], dict[str, Value] | None]
+    unchanged: str = ""
+
+
+class Prepared:
+    """Development documents, processed by all pipes that precede the first pipe to tune.
+
+    texts (Texts): Gold documents.
+    spans (list[list[ScoredSpan]]): Spans that the detector scored in each document; [] without one.
+    """
+
+    def __init__(self, nlp: Language, texts: Texts, *, track: Track = untracked) -> None:
+        self.nlp, self.texts = nlp, texts
+        self.linker, self.detector = find_linker(nlp), find_detector(nlp)
+        self._canonical = str if self.linker is None else cache(self.linker.kb.canonical)
+        first = self.detector or self.linker
+        assert first is not None
+        self.docs: list[Doc] = []
+        self.spans: list[list[ScoredSpan]] = []
+        for batch in batches_before_pipe(nlp, first, track(texts, "Reading the documents")):
+            self.docs += batch
+            self.spans += [] if self.detector is None else self.detector.score_spans(batch)
+        later = [pipe for _, pipe in nlp.pipeline[nlp.pipe_names.index(first.name) :]]
+        self._between = list(takewhile(lambda pipe: pipe is not self.linker, later))[1:]
+
+    def before_linker(self, index: int, mentions: Sequence[ScoredSpan] | None = None) -> Doc:
+        """Return a document as the linker receives it.
+
+        mentions (Sequence[ScoredSpan] | None): The detector's mentions; None: those that its
+            current settings select.
+        """
+        doc, detector = self.docs[index], self.detector
+        if detector is None:
+            return doc
+        if mentions is None:
+            scored = [self.spans[index]]
+            (mentions,) = select_mentions([doc], scored, detector.cfg, detector.rules)
+        doc = doc.copy()
+        detector.set_annotations([doc], [list(mentions)])
+        for pipe in self._between:
+            doc = pipe(doc)
+        return doc
+
+    def count(
+        self, indices: Iterable[int], links: Sequence[Sequence[Link]], protocol: str
+    ) -> list[Counts]:
+        """Count the links of each document under a protocol."""
+        texts = [self.texts[i] for i in indices]
+        return count_documents(texts, links, protocol=protocol, canonical=self._canonical)
 
 
 def _as_saved(fusion: Fusion, features: Sequence[str]) -> Fusion:
@@ -87,155 +158,163 @@ def _as_saved(fusion: Fusion, features: Sequence[str]) -> Fusion:
     return Fusion.from_json(fusion.to_json(features), features)
 
 
-def tune_weights(
-    nlp: Language,
-    texts: Texts,
-    name: str = "fusion",
-    *,
-    folds: Sequence[Fold],
-    track: Track = untracked,
-) -> Tuned | None:
+def weights_step(prepared: Prepared, name: str = "fusion") -> Step:
     """Fit the linker's weights, so that a candidate's score is its probability of being right.
 
     name (str): "fusion": weights for string evidence; "rescoring": weights that combine the context
         score and the string score.
-    RETURNS (Tuned | None): None if there is no evidence, because all evidence is switched off.
     """
-    linker, docs = linker_of(nlp), gold_docs(nlp, texts)
+    nlp, linker = prepared.nlp, linker_of(prepared.nlp)
+    docs = gold_docs(nlp, prepared.texts)
     features = linker.features_of(name)
-    if name == "fusion":
-        development = gather_development(linker, docs)
-        fit = partial(fit_with_best_prior, priors=[default_fusion(), None])
-    else:  # with only five features, no hidden layer is needed
-        development = gather_contextual_development(nlp, docs)
-        fit = partial(fit_fusion, n_hidden=0, l2=0.001)
-    if not len(development.features):
-        return None
-    previous = getattr(linker, name)
-    held_out: list[Counts] = []
-    for fold in track(folds, f"Fitting weights ({name})"):
-        part = development.for_documents(fold.fitting.tolist())
-        setattr(linker, name, _as_saved(fit(part), features) if len(part) else previous)
-        held_out += _count_links(nlp, [texts[i] for i in fold.held_out.tolist()], GOLD_PROTOCOL)
-    setattr(linker, name, _as_saved(fit(development), features))
-    chosen: dict[str, Value] = {"weights": name, "mentions": len(development)}
-    cross_fitted = percent_of(held_out, GOLD_PROTOCOL, ACCURACY) if held_out else None
-    return Tuned(linker.name, chosen, GOLD_PROTOCOL, ACCURACY, None, cross_fitted)
+    everything = gather_development(linker, docs) if name == "fusion" else None
+
+    def choose(documents: Sequence[int]) -> dict[str, Value] | None:
+        if everything is not None:
+            development = everything.for_documents(documents)
+            fit = partial(fit_with_best_prior, priors=[default_fusion(), None])
+        else:  # depends on the weights of the string evidence, and needs no hidden layer
+            development = gather_contextual_development(nlp, [docs[i] for i in documents])
+            fit = partial(fit_fusion, n_hidden=0, l2=0.001)
+        if not len(development.features):
+            return None
+        if len(development):
+            setattr(linker, name, _as_saved(fit(development), features))
+        return {"weights": name, "mentions": len(development)}
+
+    unchanged = "the weights are unchanged: there is no string evidence"
+    return Step(linker.name, GOLD_PROTOCOL, ACCURACY, choose, unchanged)
 
 
-def tune_dictionary(
-    nlp: Language, texts: Texts, *, folds: Sequence[Fold], track: Track = untracked
-) -> Tuned | None:
-    """Set the dictionary's excluded names and threshold to maximise end-to-end F1.
+def dictionary_step(prepared: Prepared) -> Step:
+    """Choose the dictionary's excluded names and threshold, to maximise end-to-end F1.
 
-    Names that are not annotated in the corpus, such as "protein", are excluded. Each fold is
-    measured with the names excluded on the basis of the other folds.
-
-    RETURNS (Tuned | None): None without folds, or if none of the names found is right.
+    Names that are not annotated in the corpus, such as "protein", are excluded. How often a name
+    must be wrong is chosen on documents of other folds than those in which wrong names are counted.
     """
-    linker = linker_of(nlp)
-    dictionary = {"exclude": [], **linker.cfg["dictionary"]}
-    names = judge_names(nlp, texts)
-    if not folds or not any(is_right for text_names in names for _, is_right in text_names):
-        return None
-    counts: list[list[Counts]] = [[{}] * len(texts) for _ in DICTIONARY_GRID]
-    trials = list(product(folds, zip(counts, DICTIONARY_GRID, strict=True)))
+    linker, texts = linker_of(prepared.nlp), prepared.texts
+    present = {"exclude": [], **linker.cfg["dictionary"]}
+    links: dict[Value, list[list[Link]]] = {}
+    for threshold in DICTIONARY_THRESHOLDS:
+        with changed_settings(linker.cfg, {"dictionary": present | {"threshold": threshold}}):
+            batches = minibatch(prepared.docs, DOCS_PER_BATCH)
+            links[threshold] = [of_doc for docs in batches for of_doc in linker.predict(docs)]
+    names = {t: judge_names(texts, found, linker.kb.canonical) for t, found in links.items()}
 
-    def dictionary_with(setting: Mapping[str, Value], documents: Sequence[int]) -> dict[str, Any]:
+    def wrong_in(documents: Sequence[int], setting: Mapping[str, Value]) -> set[str]:
+        judged = [names[setting["threshold"]][i] for i in documents]
         n_gold = sum(len(texts[i].mentions) for i in documents)
-        n_wrong = int(setting["left_out"])
-        wrong = wrong_names([names[i] for i in documents], n_gold, min_wrong=n_wrong)
-        exclude = sorted({*dictionary["exclude"], *wrong})
-        return {**dictionary, "exclude": exclude, "threshold": setting["threshold"]}
+        return set(wrong_names(judged, n_gold, min_wrong=int(setting["left_out"])))
 
-    with changed_settings(linker.cfg, {"dictionary": dictionary}):
-        for fold, (of_setting, setting) in track(trials, "Tuning the dictionary"):
+    def choose(documents: Sequence[int]) -> dict[str, Value] | None:
+        judged = (names[DICTIONARY_THRESHOLDS[0]][i] for i in documents)
+        if len(documents) < 2 or not any(is_right for of_doc in judged for _, is_right in of_doc):
+            return None
+        counts: list[list[Counts]] = [[{}] * len(documents) for _ in DICTIONARY_GRID]
+        for fold in document_folds(len(documents)):
             held_out = fold.held_out.tolist()
-            linker.cfg["dictionary"] = dictionary_with(setting, fold.fitting.tolist())
-            fold_counts = _count_links(nlp, [texts[i] for i in held_out], LINK_PROTOCOL)
-            for i, count in zip(held_out, fold_counts, strict=True):
-                of_setting[i] = count
-    tuned = grid_search(linker.name, DICTIONARY_GRID, counts, protocol=LINK_PROTOCOL, folds=folds)
-    linker.cfg["dictionary"] = dictionary_with(tuned.chosen, range(len(texts)))
-    return tuned
+            for of_setting, setting in zip(counts, DICTIONARY_GRID, strict=True):
+                wrong = wrong_in([documents[i] for i in fold.fitting], setting)
+                for i in held_out:
+                    found = links[setting["threshold"]][documents[i]]
+                    kept = [link for link in found if name_of(link) not in wrong]
+                    (of_setting[i],) = prepared.count([documents[i]], [kept], LINK_PROTOCOL)
+        chosen = choose_setting(DICTIONARY_GRID, counts, protocol=LINK_PROTOCOL)
+        exclude = sorted({*present["exclude"], *wrong_in(documents, chosen)})
+        linker.cfg["dictionary"] = present | {"exclude": exclude, "threshold": chosen["threshold"]}
+        return chosen
+
+    unchanged = "the dictionary is unchanged: no name that it finds is right"
+    return Step(linker.name, LINK_PROTOCOL, "f1", choose, unchanged)
 
 
-def tune_nil(
-    nlp: Language, texts: Texts, *, folds: Sequence[Fold], track: Track = untracked
-) -> Tuned | None:
-    """Set the linker's NIL threshold to maximise end-to-end F1.
-
-    RETURNS (Tuned | None): None if the pipeline finds no mentions in the bare text.
-    """
-    linker = linker_of(nlp)
+def nil_step(prepared: Prepared) -> Step:
+    """Choose the linker's NIL threshold, to maximise end-to-end F1."""
+    linker = linker_of(prepared.nlp)
     grid = [{"nil_threshold": linker.cfg["nil_threshold"]}, *NIL_GRID]
-    counts: list[list[Counts]] = [[] for _ in grid]
-    n_mentions = 0
-    golds = iter(texts)
-    for docs in batches_before_pipe(nlp, linker, track(texts, "Tuning the NIL threshold")):
-        gold = list(islice(golds, len(docs)))
-        ranking = linker.ranking(docs)
-        for setting_counts, setting in zip(counts, grid, strict=True):
-            links = ranking.links(nil_threshold=float(setting["nil_threshold"]))
-            setting_counts += count_documents(
-                gold, links, protocol=LINK_PROTOCOL, canonical=linker.kb.canonical
-            )
-        n_mentions += sum(map(len, links))
-    if not n_mentions:
-        return None
-    tuned = grid_search(linker.name, grid, counts, protocol=LINK_PROTOCOL, folds=folds)
-    linker.cfg |= tuned.chosen
-    return tuned
+
+    def choose(documents: Sequence[int]) -> dict[str, Value] | None:
+        counts: list[list[Counts]] = [[] for _ in grid]
+        n_mentions = 0
+        for batch in minibatch(documents, DOCS_PER_BATCH):
+            ranking = linker.ranking([prepared.before_linker(i) for i in batch])
+            for of_setting, setting in zip(counts, grid, strict=True):
+                links = ranking.links(nil_threshold=float(setting["nil_threshold"]))
+                of_setting += prepared.count(batch, links, LINK_PROTOCOL)
+            n_mentions += sum(map(len, links))
+        if not n_mentions:
+            return None
+        chosen = choose_setting(grid, counts, protocol=LINK_PROTOCOL)
+        linker.cfg |= chosen
+        return chosen
+
+    unchanged = "the NIL threshold is unchanged: no mentions are found in bare text"
+    return Step(linker.name, LINK_PROTOCOL, "f1", choose, unchanged)
 
 
-def tune_detector(
-    nlp: Language, texts: Texts, *, folds: Sequence[Fold], track: Track = untracked
-) -> Tuned:
-    """Set the detector's settings to maximise the mention F1 of the whole pipeline."""
-    detector = find_detector(nlp)
+def detector_step(prepared: Prepared, *, track: Track = untracked) -> Step:
+    """Choose the detector's settings, to maximise the mention F1 of the whole pipeline."""
+    detector = prepared.detector
     assert detector is not None
-    docs: list[Doc] = []
-    scored: list[list[ScoredSpan]] = []
-    for batch in batches_before_pipe(nlp, detector, track(texts, "Finding spans")):
-        docs += batch
-        scored += detector.score_spans(batch)
-    counts, rules = [], detector.rules
     grid = [{key: detector.cfg[key] for key in DETECTOR_GRID[0]}, *DETECTOR_GRID]
-    find = _whole_pipeline(nlp, detector, docs)
+    # Many settings give the same mentions.
+    find = cache(partial(_find_mentions, prepared))
+    counts: list[list[Counts]] = []
     for setting in track(grid, "Tuning the detector"):
-        spans = select_mentions(docs, scored, {**detector.cfg, **setting}, rules)
-        links = [find(index, tuple(of_doc)) for index, of_doc in enumerate(spans)]
-        counts.append(count_documents(texts, links, protocol=MENTION_PROTOCOL))
-    tuned = grid_search(detector.name, grid, counts, protocol=MENTION_PROTOCOL, folds=folds)
-    detector.cfg |= tuned.chosen
-    return tuned
+        cfg = {**detector.cfg, **setting}
+        selected = select_mentions(prepared.docs, prepared.spans, cfg, detector.rules)
+        links = [find(index, tuple(mentions)) for index, mentions in enumerate(selected)]
+        counts.append(prepared.count(range(len(links)), links, MENTION_PROTOCOL))
+
+    def choose(documents: Sequence[int]) -> dict[str, Value] | None:
+        of_documents = [[rows[i] for i in documents] for rows in counts]
+        chosen = choose_setting(grid, of_documents, protocol=MENTION_PROTOCOL)
+        detector.cfg |= chosen
+        return chosen
+
+    return Step(detector.name, MENTION_PROTOCOL, "f1", choose)
 
 
-def _whole_pipeline(
-    nlp: Language, detector: MentionDetector, docs: Sequence[Doc]
-) -> Callable[[int, tuple[ScoredSpan, ...]], list[Link]]:
-    """Return a function that finds the mentions of the whole pipeline in a document.
+def _find_mentions(prepared: Prepared, index: int, mentions: tuple[ScoredSpan, ...]) -> list[Link]:
+    """Return the mentions of the whole pipeline in a document.
 
-    Its arguments are the document's index and the detector's mentions, to which the linker may add
-    names. Results are cached, because many settings give the same mentions.
+    mentions (tuple[ScoredSpan, ...]): The detector's mentions, to which the linker may add names.
     """
-    linker, later = find_linker(nlp), nlp.pipeline[nlp.pipe_names.index(detector.name) + 1 :]
-    between = list(takewhile(lambda pipe: pipe is not linker, (pipe for _, pipe in later)))
+    doc, linker = prepared.before_linker(index, mentions), prepared.linker
+    if linker is None:
+        return get_links(doc, spans_key(None))
+    if linker.cfg["mentions"] in (BY_DICTIONARY, "model"):
+        return linker.predict([doc])[0]
+    spans = find_mentions([doc], linker.generator).spans
+    return [Link(span.start_char, span.end_char, span.label_) for span in spans]
 
-    @cache
-    def find(index: int, mentions: tuple[ScoredSpan, ...]) -> list[Link]:
-        doc = docs[index].copy()
-        detector.set_annotations([doc], [list(mentions)])
-        for pipe in between:
-            doc = pipe(doc)
-        if linker is None:
-            return get_links(doc, spans_key(None))
-        if linker.cfg["mentions"] in (BY_DICTIONARY, "model"):
-            return linker.predict([doc])[0]
-        spans = find_mentions([doc], linker.generator).spans
-        return [Link(span.start_char, span.end_char, span.label_) for span in spans]
 
-    return find
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """Chosen settings of a pipe, with figures of the whole tuned pipeline.
+
+    what (str): Name of the pipe.
+    chosen (dict): Chosen settings, by name.
+    protocol, metric (str): What was maximised, as in `bioel evaluate`.
+    fitted (float): Percentage on the documents used for the choice, which is optimistic.
+    cross_fitted (Figure | None): The same metric, with each document measured under settings that
+        were all chosen on the other folds (see `cross_fit`). None: there is only one document.
+    """
+
+    what: str
+    chosen: dict[str, Value]
+    protocol: str
+    metric: str
+    fitted: float
+    cross_fitted: Figure | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record in JSON, with the 95 % interval of `cross_fitted`: `low`, `high`."""
+        figures, cross_fitted = {"fitted": self.fitted}, self.cross_fitted
+        if cross_fitted is not None:
+            figures["cross_fitted"] = cross_fitted.value
+            figures |= {"low": cross_fitted.low, "high": cross_fitted.high}
+        return asdict(self) | {name: round(x, 2) for name, x in figures.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +349,65 @@ def digest_of(texts: Iterable[AnnotatedText]) -> str:
     return blake2b(b"".join(sorted(rows)), digest_size=8).hexdigest()
 
 
+def _protocols(steps: Iterable[Step]) -> dict[str, Protocol]:
+    return dict(get_protocol(step.protocol) for step in steps)
+
+
+@contextmanager
+def _restored(nlp: Language) -> Iterator[None]:
+    """Restore the weights and settings of a pipeline after a `with` block."""
+    linker, detector = find_linker(nlp), find_detector(nlp)
+    settings = [(pipe.cfg, dict(pipe.cfg)) for pipe in (linker, detector) if pipe is not None]
+    weights = None if linker is None else (linker.fusion, linker.rescoring)
+    try:
+        yield
+    finally:
+        for cfg, before in settings:
+            cfg.update(before)
+        if linker is not None and weights is not None:
+            linker.fusion, linker.rescoring = weights
+
+
+def cross_fit(
+    prepared: Prepared, steps: Sequence[Step], *, track: Track = untracked
+) -> dict[tuple[str, str], Figure]:
+    """Measure each document with settings that were all chosen on the other folds.
+
+    The pipeline is unchanged afterwards.
+
+    RETURNS (dict): Figures by protocol, as the steps name them, and metric; none for one document.
+    """
+    nlp, texts, protocols = prepared.nlp, prepared.texts, _protocols(steps)
+    folds = document_folds(len(texts))
+    links: Predicted = {rules.given_mentions: [[]] * len(texts) for rules in protocols.values()}
+    for fold in track(folds, "Cross-fitting"):
+        held_out = fold.held_out.tolist()
+        with _restored(nlp):
+            for step in steps:
+                step.choose(fold.fitting.tolist())
+            predicted = predict_links(nlp, [texts[i] for i in held_out], protocols)
+        for given, links_of_docs in predicted.items():
+            for i, links_of_doc in zip(held_out, links_of_docs, strict=True):
+                links[given][i] = links_of_doc
+    figures = score_links(nlp, texts, links, protocols) if folds else []
+    return {(one.protocol, one.metric): one for one in figures if not one.label}
+
+
+def _steps(prepared: Prepared, *, links: bool, track: Track) -> Iterator[Step]:
+    """Yield the choices for a pipeline, in order; those of the linker only with `links`."""
+    linker = prepared.linker if links else None
+    if linker is not None:
+        yield weights_step(prepared)
+        if linker.is_contextual:
+            yield weights_step(prepared, "rescoring")
+        if linker.cfg["mentions"] == BY_DICTIONARY and len(prepared.texts) > 1:
+            yield dictionary_step(prepared)
+    if prepared.detector is not None:
+        yield detector_step(prepared, track=track)
+    if linker is not None:
+        yield nil_step(prepared)
+
+
 def tune_pipeline(nlp: Language, texts: Texts, *, track: Track = untracked) -> TuningReport:
     """Tune a pipeline in place, and record the report in nlp.meta["bioel"]["tuning"].
 
@@ -283,46 +421,34 @@ def tune_pipeline(nlp: Language, texts: Texts, *, track: Track = untracked) -> T
     linker, detector = find_linker(nlp), find_detector(nlp)
     if linker is None and detector is None:
         raise BioelError(Errors.B232.format(pipes=", ".join(nlp.pipe_names) or "none"))
-    folds = document_folds(len(texts))
-    steps: list[Tuned | None] = []
-    remarks: list[str] = [] if folds else ["there is only one document: nothing is cross-fitted"]
     has_ids = any(mention.ids for text in texts for mention in text.mentions)
     if linker is not None and has_ids:
         require_scipy()  # fail now rather than after hours of work
-        weights = tune_weights(nlp, texts, folds=folds, track=track)
-        if weights is None:
-            remarks.append("the weights are unchanged: there is no string evidence")
-        steps.append(weights)
-        if linker.is_contextual:
-            steps.append(tune_weights(nlp, texts, "rescoring", folds=folds, track=track))
-        if linker.cfg["mentions"] == "dictionary":
-            dictionary = tune_dictionary(nlp, texts, folds=folds, track=track)
-            if folds and dictionary is None:
-                remarks.append("the dictionary is unchanged: no name that it finds is right")
-            steps.append(dictionary)
-    if detector is not None:
-        steps.append(mentions := tune_detector(nlp, texts, folds=folds, track=track))
-        if not mentions.fitted:
-            remarks.append("the detector finds no gold mentions: train it for longer")
-    if linker is not None and has_ids:
-        nil = tune_nil(nlp, texts, folds=folds, track=track)
-        if nil is None:
-            remarks.append("the NIL threshold is unchanged: no mentions are found in bare text")
-        steps.append(nil)
+    prepared = Prepared(nlp, texts, track=track)
+    steps = list(_steps(prepared, links=has_ids, track=track))
+    cross_fitted = cross_fit(prepared, steps, track=track)
+    chosen = [step.choose(range(len(texts))) for step in steps]
+    fitted = measure_pipeline(nlp, texts, _protocols(steps))
+    remarks = [] if len(texts) > 1 else ["there is only one document: nothing is cross-fitted"]
+    tuned = []
+    for step, settings in zip(steps, chosen, strict=True):
+        goal = step.protocol, step.metric
+        if settings is None:
+            remarks.append(step.unchanged)
+        else:
+            tuned.append(Tuned(step.what, settings, *goal, fitted[goal], cross_fitted.get(goal)))
+    if detector is not None and not fitted[MENTION_PROTOCOL, "f1"]:
+        remarks.append("the detector finds no gold mentions: train it for longer")
     if linker is not None and not has_ids:
         remarks.append("the linker is unchanged: no gold mention has an id")
-    tuned = [step for step in steps if step is not None]
-    # Replace each step's figure with the final pipeline's figure, as reported by `bioel evaluate`.
-    protocols = {step.protocol: get_protocol(step.protocol)[1] for step in tuned}
-    figures = measure_pipeline(nlp, texts, protocols)
+    if STEPS in nlp.meta:
+        remarks.append(_TRAINED)
     report = TuningReport(
         documents=len(texts),
         mentions=sum(len(text.mentions) for text in texts),
         digest=digest_of(texts),
-        folds=len(folds),
-        tuned=tuple(
-            replace(step, fitted=figures.get((step.protocol, step.metric), 0.0)) for step in tuned
-        ),
+        folds=len(document_folds(len(texts))),
+        tuned=tuple(tuned),
         remarks=tuple(remarks),
     )
     # The training scores were measured with other weights and thresholds.

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import spacy
 import srsly
+from spacy.cli.debug_data import debug_data
 from spacy.tokens import DocBin
 from spacy.training import loop
 from spacy.training.initialize import init_nlp
@@ -16,14 +17,17 @@ from test_detector_kinds import KINDS, make_detector
 from thinc.api import Config
 from tiny import DETECTOR, blank, examples
 
+from spacy_bioel.cli.corpora import convert
 from spacy_bioel.errors import BioelError
 from spacy_bioel.fine_tuning import choose_starts
+from spacy_bioel.io.jsonl import read_concepts_jsonl
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.mentions.model import set_labels
 from spacy_bioel.models.torch_io import weights_of
 from spacy_bioel.types import Concept
 
-CONFIG = Path(__file__).parents[2] / "training" / "configs" / "fine_tune.cfg"
+TRAINING = Path(__file__).parents[2] / "training"
+CONFIG = TRAINING / "configs" / "fine_tune.cfg"
 TRAIN = [
     ("Naloxone-induced hypertension after morphine.", ["Naloxone", "morphine"], ["hypertension"]),
     ("Acute kidney injury with lithium.", ["lithium"], ["Acute kidney injury"]),
@@ -354,3 +358,18 @@ def test_rows_of_the_last_layer(kind, texts):
         before, after = before[:, 1:].reshape(-1, 2, 2), after[:, 1:].reshape(-1, 2, 4)
     np.testing.assert_allclose(after[..., [0, 2, 3]], before[..., [1, 0, 1]], rtol=1e-5, atol=1e-5)
     assert (after[..., 1] <= -4).all()
+
+
+def test_spacy_debug_data_on_the_embedded_corpus(trained_folder, tmp_path, capsys):
+    assets = TRAINING / "assets"
+    build_kb(read_concepts_jsonl(assets / "mesh_excerpt.jsonl"), tmp_path / "kb")
+    paths = {"start": str(trained_folder), "kb": str(tmp_path / "kb")}
+    for split in ("train", "dev"):
+        paths[split] = str(tmp_path / f"{split}.spacy")
+        convert(assets / f"corpus/{split}.pubtator.txt", Path(paths[split]), prefix="MESH")
+    overrides = {f"paths.{name}": path for name, path in paths.items()}
+    capsys.readouterr()
+    debug_data(CONFIG, config_overrides=overrides, silent=False)
+    printed = capsys.readouterr().out
+    assert "Components from other pipelines: bioel_mentions" in printed
+    assert "70 training docs" in printed and "3 checks passed" in printed

@@ -1,9 +1,11 @@
-"""Grid search: the chosen settings and both figures, compared with answers by hand."""
+"""Choices by grid search, compared with answers by hand."""
 
 import pytest
 
-from spacy_bioel.evaluation.fit import Tuned, document_folds, grid_search, percent_of
+from spacy_bioel.evaluation.evaluate import Figure
+from spacy_bioel.evaluation.fit import choose_setting, document_folds, percent_of
 from spacy_bioel.evaluation.protocols import Counts
+from spacy_bioel.evaluation.tune import Tuned
 
 
 def counted(right: int, predicted: int, gold: int) -> Counts:
@@ -21,24 +23,28 @@ def test_folds_are_of_documents_and_the_same_each_time():
     assert document_folds(1) == document_folds(0) == []
 
 
-def test_the_best_setting_with_both_figures():
+FIRST, SECOND = {"chosen": "first"}, {"chosen": "second"}
+
+
+def test_what_is_best_by_chance_is_not_chosen():
     # Counts of three documents under two settings.
     first = [counted(2, 2, 2), counted(0, 1, 2), counted(0, 1, 2)]
     second = [counted(0, 2, 2), counted(2, 2, 2), counted(1, 2, 2)]
-    settings = [{"chosen": "first"}, {"chosen": "second"}]
-    folds = document_folds(3)
-    choice = grid_search("pipe", settings, [first, second], protocol="mention", folds=folds)
-    # On all: 2 * 2 / (4 + 6) against 2 * 3 / (6 + 6); but cross-fitted, nothing is right.
-    assert choice == Tuned("pipe", settings[0], "mention", "f1", pytest.approx(40.0), 40.0)
+    # On all: 2 * 2 / (4 + 6) against 2 * 3 / (6 + 6).
     # Without the first document: 0 against 3 right of 4; it is measured with "second": 0, 2, 2.
     # Without the second: 2 right of 3 predicted and 4 gold (57) against 1 of 4 and 4 (25): 0, 1, 2.
     # Without the third: 2 of 3 and 4 (57) against 2 of 4 and 4 (50): 0, 1, 2. In sum none right.
+    assert choose_setting([FIRST, SECOND], [first, second], protocol="mention") == FIRST
+
+
+def test_what_is_best_everywhere_is_chosen():
+    first, second = [counted(1, 2, 2)] * 3, [counted(2, 2, 2)] * 3
+    assert choose_setting([FIRST, SECOND], [first, second], protocol="mention") == SECOND
 
 
 def test_the_first_of_equal_settings_is_chosen():
-    same, settings = [counted(1, 2, 2)], [{"chosen": "a"}, {"chosen": "b"}]
-    choice = grid_search("pipe", settings, [same, same], protocol="mention", folds=[])
-    assert choice == Tuned("pipe", {"chosen": "a"}, "mention", "f1", pytest.approx(50.0), None)
+    same = [counted(1, 2, 2)]
+    assert choose_setting([FIRST, SECOND], [same, same], protocol="mention") == FIRST
 
 
 def test_percent_of_a_sum():
@@ -48,12 +54,12 @@ def test_percent_of_a_sum():
 
 
 def test_json_of_what_was_tuned():
-    tuned = Tuned("bioel_linker", {"nil_threshold": 0.35}, "end_to_end", "f1", 81.8888, None)
-    assert tuned.to_json() == {
-        "what": "bioel_linker",
-        "chosen": {"nil_threshold": 0.35},
-        "protocol": "end_to_end",
-        "metric": "f1",
-        "fitted": 81.89,
-        "cross_fitted": None,
-    }
+    figure = Figure("end_to_end", "f1", 75.4567, 20, low=70.009, high=80.0)
+    goal = {"protocol": "end_to_end", "metric": "f1"}
+    for cross_fitted, expected in (
+        (figure, {"cross_fitted": 75.46, "low": 70.01, "high": 80.0}),
+        (None, {"cross_fitted": None}),
+    ):
+        tuned = Tuned("linker", {"nil_threshold": 0.35}, *goal.values(), 81.8888, cross_fitted)
+        chosen = {"what": "linker", "chosen": {"nil_threshold": 0.35}}
+        assert tuned.to_json() == {**chosen, **goal, "fitted": 81.89, **expected}

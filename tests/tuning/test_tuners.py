@@ -8,16 +8,21 @@ import pytest
 import spacy
 from spacy.language import Language
 
-from spacy_bioel.evaluation.fit import document_folds, gather_development, gold_docs
+from spacy_bioel.evaluation.fit import gather_development, gold_docs
+from spacy_bioel.evaluation.run import predict_links
 from spacy_bioel.evaluation.tune import (
-    tune_detector,
-    tune_dictionary,
-    tune_nil,
+    Prepared,
+    Step,
+    TuningReport,
+    cross_fit,
+    dictionary_step,
+    nil_step,
     tune_pipeline,
-    tune_weights,
+    weights_step,
 )
-from spacy_bioel.linking.evidence import FEATURES
-from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.linking.evidence import FEATURES, default_fusion
+from spacy_bioel.types import AnnotatedText, Candidate, Concept, Link, Mention
 
 Answering = Callable[..., Any]
 MakeLinker = Callable[..., Language]
@@ -41,6 +46,15 @@ def text(words: str, *gold: tuple[Any, ...]) -> AnnotatedText:
     return AnnotatedText("1", words, tuple(Mention(*mention) for mention in gold))
 
 
+def figures(report: TuningReport) -> list[tuple[float, float | None]]:
+    """The fitted and the cross-fitted figure of each step."""
+    return [(one.fitted, one.cross_fitted and one.cross_fitted.value) for one in report.tuned]
+
+
+def apply(step: Step, texts: list[AnnotatedText]) -> Any:
+    return step.choose(range(len(texts)))
+
+
 def test_threshold_of_the_detector(detecting, answering):
     texts = [text("aa bb", (0, 2, "D"), (3, 5, "D")), text("cc dd", (0, 2, "D"))]
     found = {
@@ -48,14 +62,15 @@ def test_threshold_of_the_detector(detecting, answering):
         "cc dd": [(0, 1, "D", 0.9), (1, 2, "D", 0.2)],
     }
     detector = answering(detecting.get_pipe("detector"), found)
-    tuned = tune_detector(detecting, texts, folds=document_folds(2))
+    report = tune_pipeline(detecting, texts)
+    (tuned,) = report.tuned
     # At 0.25 and 0.3 all three are right and nothing else; 0.3 is closer to the default.
     assert tuned.chosen == DEFAULTS | {"threshold": 0.3}
     assert {key: detector.cfg[key] for key in DEFAULTS} == tuned.chosen
     assert (tuned.what, tuned.protocol, tuned.metric) == ("detector", "mention", "f1")
     # The second document with the 0.3 of the first: 1 of 1. The first with the 0.5 of the second:
     # 1 of 2. 2 right, 2 predicted, 3 gold.
-    assert (tuned.fitted, tuned.cross_fitted) == (pytest.approx(100.0), pytest.approx(80.0))
+    assert figures(report) == [(pytest.approx(100.0), pytest.approx(80.0))]
 
 
 @pytest.mark.parametrize(
@@ -73,9 +88,9 @@ def test_threshold_of_the_detector(detecting, answering):
 )
 def test_document_smoothing_and_overlap(detecting, answering, words, found, gold, chosen):
     answering(detecting.get_pipe("detector"), {words: found})
-    tuned = tune_detector(detecting, [text(words, *gold)], folds=[])
-    assert tuned.chosen == DEFAULTS | chosen
-    assert (tuned.fitted, tuned.cross_fitted) == (pytest.approx(100.0), None)
+    report = tune_pipeline(detecting, [text(words, *gold)])
+    assert report.tuned[0].chosen == DEFAULTS | chosen
+    assert figures(report) == [(pytest.approx(100.0), None)]
 
 
 def test_nil_threshold(make_linker, answering):
@@ -90,21 +105,23 @@ def test_nil_threshold(make_linker, answering):
         "cc": [linked(0, 2, ("X:C", 0.6), label="Other")],
     }
     linker = answering(nlp.get_pipe("bioel_linker"), found)
-    tuned = tune_nil(nlp, texts, folds=document_folds(2))
-    assert tuned is not None
-    # From 0.35 to 0.6 both are right, and nothing else is linked.
-    assert tuned.chosen == {"nil_threshold": 0.35} and linker.cfg["nil_threshold"] == 0.35
-    assert (tuned.protocol, tuned.metric) == ("end_to_end", "f1")
+    prepared = Prepared(nlp, texts)
+    step = nil_step(prepared)
     # The first document with the 0.25 of the second: 1 right of 2; the second with 0.35: 1 of 1.
     # 2 right, 3 predicted, 2 gold.
-    assert (tuned.fitted, tuned.cross_fitted) == (pytest.approx(100.0), pytest.approx(80.0))
+    (figure,) = (one for (_, metric), one in cross_fit(prepared, [step]).items() if metric == "f1")
+    assert (figure.protocol, figure.value) == ("end_to_end", pytest.approx(80.0))
+    assert linker.cfg["nil_threshold"] == 0.25  # as before
+    # From 0.35 to 0.6 both are right, and nothing else is linked.
+    assert apply(step, texts) == {"nil_threshold": 0.35} and linker.cfg["nil_threshold"] == 0.35
 
 
 def test_nothing_found_changes_nothing(make_linker, answering):
     nlp = make_linker()
     linker = answering(nlp.get_pipe("bioel_linker"), {"aa": []})
     linker.cfg["nil_threshold"] = 0.6
-    assert tune_nil(nlp, [text("aa", (0, 2, "D", ("X:A",)))], folds=[]) is None
+    texts = [text("aa", (0, 2, "D", ("X:A",)))]
+    assert apply(nil_step(Prepared(nlp, texts)), texts) is None
     assert linker.cfg["nil_threshold"] == 0.6
 
 
@@ -125,11 +142,9 @@ def found(nlp: Language, text: str) -> list[str]:
 def test_settings_without_a_gain_are_unchanged(make_linker):
     nlp = make_linker()
     linker: Any = nlp.get_pipe("bioel_linker")
-    tuned = tune_dictionary(nlp, [right(i) for i in range(4)], folds=document_folds(4))
-    assert tuned is not None
-    assert tuned.chosen == {"left_out": 0, "threshold": 0.5}
-    assert (tuned.protocol, tuned.metric) == ("end_to_end", "f1")
-    assert (tuned.fitted, tuned.cross_fitted) == (100.0, 100.0)
+    texts = [right(i) for i in range(4)]
+    chosen = apply(dictionary_step(Prepared(nlp, texts)), texts)
+    assert chosen == {"left_out": 0, "threshold": 0.5}
     assert linker.cfg["dictionary"]["exclude"] == []
 
 
@@ -138,9 +153,9 @@ def test_names_that_a_corpus_does_not_annotate_are_left_out_and_saved(make_linke
     linker: Any = nlp.get_pipe("bioel_linker")
     assert found(nlp, "Beta fevers are a group.") == ["Beta fevers"]
     texts = [make(i) for i in range(10) for make in (right, untouched)]
-    tuned = tune_dictionary(nlp, texts, folds=document_folds(len(texts)))
-    assert tuned is not None and tuned.chosen == {"left_out": 3, "threshold": 0.5}
-    assert (tuned.fitted, tuned.cross_fitted) == (100.0, 100.0)
+    report = tune_pipeline(nlp, texts)
+    assert report.tuned[1].chosen == {"left_out": 3, "threshold": 0.5}
+    assert figures(report) == [(100.0, 100.0)] * 3
     assert linker.cfg["dictionary"]["exclude"] == ["beta fever"]
     nlp.to_disk(tmp_path / "saved")
     for once_more in (nlp, spacy.load(tmp_path / "saved")):
@@ -150,7 +165,7 @@ def test_names_that_a_corpus_does_not_annotate_are_left_out_and_saved(make_linke
 
 def test_no_similar_names(make_linker):
     texts = [AnnotatedText(str(i), "None.", (Mention(0, 4, "D", ("X:A",)),)) for i in range(3)]
-    assert tune_dictionary(make_linker(), texts, folds=document_folds(3)) is None
+    assert apply(dictionary_step(Prepared(make_linker(), texts)), texts) is None
     report = tune_pipeline(make_linker(), texts)
     assert "the dictionary is unchanged: no name that it finds is right" in report.remarks
 
@@ -171,17 +186,15 @@ def test_evidence_by_document_and_string(make_linker):
     assert [int(right.sum()) for right in found.right] == [1, 1, 0, 1]
 
 
-def test_weights_with_both_figures(make_linker):
+def test_weights(make_linker):
     nlp = make_linker()
     linker: Any = nlp.get_pipe("bioel_linker")
-    tuned = tune_weights(nlp, CORPUS, folds=document_folds(3))
-    assert tuned is not None and linker.fusion is not None
+    step = weights_step(Prepared(nlp, CORPUS))
+    assert apply(step, CORPUS) == {"weights": "fusion", "mentions": 4}
+    assert (step.protocol, step.metric) == ("gold", "accuracy@1_nil_ignored")
     assert linker.state.fusion is linker.fusion
     saved = linker.fusion.to_json(FEATURES)
     assert saved["direct"] == linker.fusion.direct.tolist()  # rounded as in the saved file
-    assert tuned.chosen == {"weights": "fusion", "mentions": 4}
-    assert (tuned.protocol, tuned.metric) == ("gold", "accuracy@1_nil_ignored")
-    assert (tuned.fitted, tuned.cross_fitted) == (None, 100.0)  # fitted: see `tune_pipeline`
 
 
 TEXTS = [
@@ -201,8 +214,7 @@ def test_both_pipes_in_order(make_linker, answering):
         ("bioel_mentions", "mention"),
         ("bioel_linker", "end_to_end"),
     ]
-    assert [one.fitted for one in report.tuned] == pytest.approx([100.0, 100.0, 100.0])
-    assert [one.cross_fitted for one in report.tuned] == pytest.approx([100.0, 100.0, 100.0])
+    assert figures(report) == [(pytest.approx(100.0), pytest.approx(100.0))] * 3
     assert (report.documents, report.mentions, report.folds, report.remarks) == (2, 2, 2, ())
     written = json.loads(json.dumps(nlp.meta))["bioel"]["tuning"]
     assert written == report.to_json()
@@ -225,7 +237,7 @@ def test_nothing_to_tune_on(make_linker):
 def test_one_document_is_not_cross_fitted(make_linker):
     report = tune_pipeline(make_linker(), TEXTS[:1])
     assert report.folds == 0
-    assert [one.cross_fitted for one in report.tuned] == [None, None]
+    assert [cross_fitted for _, cross_fitted in figures(report)] == [None, None]
     assert report.remarks == ("there is only one document: nothing is cross-fitted",)
 
 
@@ -235,3 +247,64 @@ def test_mentions_without_ids_leave_the_linker_alone(make_linker, answering):
     report = tune_pipeline(nlp, [AnnotatedText("1", "aa", (Mention(0, 2, "D"),))] * 2)
     assert (report.tuned, linker.fusion) == ((), None)
     assert report.remarks == ("the linker is unchanged: no gold mention has an id",)
+
+
+WORDS = "asthma gout rickets scurvy measles mumps rabies tetanus cholera typhus anthrax leprosy"
+
+
+def test_settings_that_help_only_the_documents_they_were_chosen_on(make_linker, tmp_path):
+    """Wrong names in one document each, and in two: excluding all of them looks perfect."""
+    words = WORDS.split()
+    once, twice = words[:8], words[8:]
+    build_kb(
+        [Concept(f"X:{name[:5]}", (name,)) for name in ("alpha fever", *words)], tmp_path / "kb"
+    )
+    nlp = make_linker(kb=str(tmp_path / "kb"))
+    texts = [
+        AnnotatedText(
+            str(i),
+            f"No alpha fever. Not {name}, and not {twice[i % 4]}.",
+            (Mention(3, 14, "D", ("X:alpha",)),),
+        )
+        for i, name in enumerate(once)
+    ]
+    report = tune_pipeline(nlp, texts)
+    linker: Any = nlp.get_pipe("bioel_linker")
+    assert linker.cfg["dictionary"]["exclude"] == sorted(words)
+    # On other documents, each has at least one wrong name: 8 right of 16, and 8 gold.
+    for fitted, cross_fitted in figures(report)[1:]:
+        assert fitted == 100.0
+        assert cross_fitted is not None and cross_fitted <= 200 / 3 + 1e-6
+
+
+def test_no_choice_sees_the_documents_on_which_it_is_measured(make_linker, monkeypatch):
+    nlp = make_linker()
+    linker: Any = nlp.get_pipe("bioel_linker")
+    prepared, before = Prepared(nlp, CORPUS), dict(linker.cfg)
+    seen: list[Any] = []
+
+    def choose(documents: Any) -> dict[str, Any]:
+        assert linker.cfg == before and linker.fusion is None
+        linker.cfg["nil_threshold"], linker.fusion = 0.9, default_fusion()
+        seen.append([CORPUS[i].id for i in documents])
+        return {}
+
+    def predict(_: Any, texts: Any, *rest: Any) -> Any:
+        assert linker.cfg["nil_threshold"] == 0.9 and linker.fusion is not None
+        seen[-1].append([text.id for text in texts])
+        return predict_links(_, texts, *rest)
+
+    monkeypatch.setattr("spacy_bioel.evaluation.tune.predict_links", predict)
+    figures = cross_fit(prepared, [Step("linker", "end_to_end", "f1", choose)])
+    assert {metric for _, metric in figures} == {"precision", "recall", "f1"}
+    assert linker.cfg == before and linker.fusion is None
+    assert sorted(held_out for *_, held_out in seen) == [["1"], ["2"], ["3"]]
+    for *fitting, (held_out,) in seen:
+        assert sorted([*fitting, held_out]) == ["1", "2", "3"]
+
+
+def test_training_is_not_repeated(make_linker):
+    nlp = make_linker()
+    nlp.meta["training_steps"] = 100
+    (remark,) = tune_pipeline(nlp, TEXTS).remarks
+    assert "optimistic if `spacy train` chose" in remark
