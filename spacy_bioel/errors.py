@@ -396,3 +396,4 @@ class Warnings(metaclass=_Coded):
     W477 = "{path}: unreadable cross-references and definitions are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
     W478 = "{path}: synonyms were split at {used!r}; rows with a semicolon there: {semicolons:,}, with a bar: {bars:,}. If this is wrong, build again with --synonym-separator TEXT."
     W580 = "{model} has no detector, so there are no probabilities of mentions: texts are ordered by the scores of links, new concepts and new words."
+    W650 = "{n} workers share one GPU, with {share:.1f} of its {free:.1f} free GB for each. Each of them needs memory for CUDA, and for its own copy of the pipeline and its batches; if that is too little, use --workers 1."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -198,12 +198,12 @@ def require_gpu(gpu_id: int) -> None:
         raise BioelError(Errors.B650.format(gpu_id=gpu_id, **about))
     try:
         thinc.require_gpu(gpu_id)
-        thinc.get_current_ops().alloc1f(1).sum()  # CuPy compiles a kernel, with CUDA's compiler
+        _ = thinc.get_current_ops().alloc1f(1) + 1  # CuPy compiles this, which needs all of CUDA
     except Exception as error:
         thinc.require_cpu()
         cuda = torch.version.cuda or ""
-        about = {"cuda": cuda, "package": f"cupy-cuda{cuda.partition('.')[0]}x", "error": error}
-        raise BioelError(Errors.B651.format(gpu_id=gpu_id, **about)) from error
+        about = {"cuda": cuda, "package": f"cupy-cuda{cuda.partition('.')[0]}x"}
+        raise BioelError(Errors.B651.format(gpu_id=gpu_id, error=error, **about)) from error
 
 
 def gpu_in_use() -> int:
@@ -216,10 +216,16 @@ def gpu_in_use() -> int:
     return 0 if ops.name == "mps" else -1  # Apple's GPU, whose arrays are NumPy's
 
 
-def in_halves(compute: Callable[[Any], Result], rows: Sequence[Any]) -> list[Result]:
+def free_gpu_memory() -> float:
+    """Return the free memory of the GPU in use in GB; 0 if PyTorch does not know it."""
+    cuda = sys.modules["torch"].cuda
+    return float(cuda.mem_get_info()[0] / 1e9) if cuda.is_available() else 0.0
+
+
+def in_halves(compute: Callable[[Any], Result], rows: Any) -> list[Result]:
     """Compute the result for a batch, or those for its halves if the GPU has too little memory.
 
-    rows: Any type that can be sliced, such as an array.
+    rows: The rows of the batch, in any type that can be sliced, such as an array.
     RETURNS (list): The result for the batch, or those for its parts, in order.
     """
     try:

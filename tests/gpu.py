@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import thinc.api
 import thinc.backends
 import thinc.util
 import torch
@@ -111,7 +112,9 @@ class _Namespace:
         return on_gpu(value) if callable(value) else _Namespace(value)
 
     def array(self, data: Any, *args: Any, **kwargs: Any) -> GpuArray:
-        return GpuArray(np.array(data if isinstance(data, np.ndarray) else to_host(data), *args, **kwargs))
+        return GpuArray(
+            np.array(data if isinstance(data, np.ndarray) else to_host(data), *args, **kwargs)
+        )
 
     asarray = array
 
@@ -302,6 +305,9 @@ def simulated_gpu() -> Iterator[None]:
         patch.setattr(thinc.util, "has_cupy", True)
         patch.setattr(thinc.util, "cupy", GpuOps.xp)
         patch.setattr(thinc.backends, "CupyOps", GpuOps)
+        patch.setattr(torch.cuda, "device_count", lambda: 1)
+        patch.setattr(torch.cuda, "current_device", lambda: 0)
+        patch.setattr(thinc.api, "require_gpu", lambda gpu_id: set_current_ops(GpuOps()))
         set_current_ops(GpuOps())
         set_only_lift_cpu_tensors(True)  # `torch.tensor` moves tensors by dispatching to Python
         try:

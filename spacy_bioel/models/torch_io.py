@@ -230,6 +230,11 @@ def weights_of(layer: Model) -> Weights:
     return arrays_of(network_of(layer))
 
 
+def needs_torch(layer: Model) -> bool:
+    """Return whether inference with a layer needs torch."""
+    return bool(layer.shims) and not layer.attrs.get("shapes")
+
+
 def is_on_gpu(model: Model) -> bool:
     """Return whether a model's arrays are CuPy's, and its torch networks are on the same GPU."""
     return model.ops.device_type == "gpu"
