@@ -305,11 +305,8 @@ def _use_gpu(gpu_id: int) -> int:
 
 GpuId = Annotated[
     int,
-    Option(
-        metavar="N", help="GPU to use, counted from 0; default: the CPU.", callback=_use_gpu,
-        show_default=False,
-    ),
-]  # fmt: skip
+    Option(metavar="N", help="GPU to use, counted from 0; -1: the CPU.", callback=_use_gpu),
+]
 
 PresetName = StrEnum("PresetName", ["CLINICAL"])
 Preset = Annotated[
