@@ -330,6 +330,10 @@ class Errors(metaclass=_Coded):
     B639 = "There is no detector to quantise: the pipeline has {pipes}. Specify a pipeline with a bioel_mentions pipe."
     B640 = "Quantising would reduce {protocol} F1 from {before:.2f} to {after:.2f}, by {loss:.2f} points; the limit is {largest}. Nothing was written. Use the pipeline as it is, or measure on more development documents: on a few, one mention may be more than this."
     B641 = "The weight {key} contains infinity or NaN, so the model cannot be quantised. Train it again with a lower learning rate, or use an earlier checkpoint."
+    B650 = "GPU {gpu_id} was not found: PyTorch {version} {found}. {remedy}, or use the CPU: leave out --gpu-id (in the project, --vars.gpu_id)."
+    B651 = "PyTorch finds GPU {gpu_id}, but CuPy, which spaCy needs for it, cannot use it ({error}). Install the CuPy that fits PyTorch's CUDA {cuda}: pip install '{package}[ctk]>=14', or use the CPU: leave out --gpu-id (in the project, --vars.gpu_id)."
+    B652 = "{n} processes cannot share a GPU that was in use before they started. Expected one process: leave out --n-process, and raise --batch-size; or start processes with multiprocessing.set_start_method('spawn')."
+    B653 = "The GPU has too little memory ({error}). End other programs that use it (see nvidia-smi), or use smaller batches: for linking --batch-size 16, for serving --workers 1, for training a smaller size in [training.batcher]; or use the CPU: leave out --gpu-id (in the project, --vars.gpu_id)."
 
 
 class Warnings(metaclass=_Coded):
@@ -395,3 +399,4 @@ class Warnings(metaclass=_Coded):
     W478 = "{path}: synonyms were split at {used!r}; rows with a semicolon there: {semicolons:,}, with a bar: {bars:,}. If this is wrong, build again with --synonym-separator TEXT."
     W479 = "{path}: {what} that are not read: {n:,} ({names})."
     W580 = "{model} has no detector, so there are no probabilities of mentions: texts are ordered by the scores of links, new concepts and new words."
+    W650 = "{n} workers share one GPU, with {share:.1f} of its {free:.1f} free GB for each. Each of them needs memory for CUDA, and for its own copy of the pipeline and its batches; if that is too little, use --workers 1."

@@ -30,6 +30,7 @@ from spacy_bioel.kb.folder import has_columns
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.starter import read_starter_encoder
+from spacy_bioel.parallel import gpu_in_use, memory_errors, require_gpu
 from spacy_bioel.pipe import CFG, MANIFEST, SavedFiles
 from spacy_bioel.settings import (
     BY_DICTIONARY,
@@ -84,11 +85,19 @@ def _describe_code_error(error: Exception, path: str) -> str:
 
 
 class UserCode:
-    """The imported --code file; unpickling it in another process imports the file there too."""
+    """The imported --code file, and the GPU in use.
+
+    Unpickling it in another process imports the file and uses the GPU there too.
+    """
 
     def __reduce__(self) -> tuple[Any, ...]:
         module = sys.modules.get(_CODE_MODULE)
-        return (UserCode, ()) if module is None else (import_code, (module.__file__,))
+        return _unpickle_code, (module and module.__file__, gpu_in_use())
+
+
+def _unpickle_code(path: str | None, gpu_id: int) -> UserCode:
+    require_gpu(gpu_id)
+    return import_code(path) if path else UserCode()
 
 
 def load_model(
@@ -121,7 +130,7 @@ def _load_or_make(model: str, more: Sequence[str], options: Mapping[str, Any]) -
     if model == STARTER and not Path(model).exists():
         return load_starter(**options)
     try:
-        with config_errors(model):
+        with config_errors(model), memory_errors():
             return spacy.load(model, **options)
     except BioelError:
         raise

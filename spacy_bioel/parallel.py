@@ -1,4 +1,4 @@
-"""Threads and memory: run batch parts in parallel, with one thread each, and free memory."""
+"""Threads, GPUs and memory: run batch parts in parallel, choose a GPU, and free memory."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from threading import Lock
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+from spacy_bioel.errors import BioelError, Errors
+
 ParallelMap = Callable[[Callable, Iterable], list]
+Result = TypeVar("Result")
 
 
 class _Blas:
@@ -77,7 +81,7 @@ def even_slices(n: int, *, max_rows: int, min_rows: int) -> list[slice]:
 
 
 @contextmanager
-def one_thread_each() -> Iterator[ParallelMap]:
+def one_thread_each(*, on_gpu: bool = False) -> Iterator[ParallelMap]:
     """Parallelise over the parts of a batch instead of within matrix products.
 
     The parts run on as many threads as NumPy's BLAS may use, and each part uses one thread for its
@@ -87,6 +91,8 @@ def one_thread_each() -> Iterator[ParallelMap]:
 
     PyTorch, if it has been imported, is limited in the same way; its limits are local to a thread.
 
+    on_gpu (bool): Whether the parts run on a GPU. If so, they all run on the calling thread,
+        because other threads have no GPU.
     YIELDS (Callable): Maps a function over parts, and returns a list.
     """
     with _BLAS.one_thread() as n_threads, ExitStack() as limits:
@@ -95,7 +101,7 @@ def one_thread_each() -> Iterator[ParallelMap]:
 
             def parallel_map(function: Callable, parts: Iterable) -> list:
                 parts = list(parts)
-                if n_threads == 1 or len(parts) < 2:
+                if on_gpu or n_threads == 1 or len(parts) < 2:
                     return [function(part) for part in parts]
                 return list(pool.map(function, parts))
 
@@ -167,3 +173,81 @@ def _mkl_setter() -> Callable[[int], int]:
     """
     library = ctypes.CDLL(sys.modules["torch"]._C.__file__)
     return getattr(library, "MKL_Set_Num_Threads_Local", lambda n: n)
+
+
+def require_gpu(gpu_id: int) -> None:
+    """Use a GPU in this thread, for all models that are made or loaded from now on.
+
+    gpu_id (int): Number of the GPU, counted from 0; below 0: the CPU.
+    RAISES BioelError: [B040] without PyTorch, [B650] if it does not find the GPU, [B651] if CuPy
+        cannot use it.
+    """
+    if gpu_id < 0:
+        return
+    try:
+        import torch
+    except ImportError as error:
+        raise BioelError(Errors.B040.format(error=error)) from error
+    from thinc import api as thinc
+
+    if gpu_id >= (n := torch.cuda.device_count()) and not torch.backends.mps.is_available():
+        found, remedy = f"finds {n}, counted from 0", "Check nvidia-smi and CUDA_VISIBLE_DEVICES"
+        if not torch.backends.cuda.is_built():
+            found, remedy = "is built without CUDA", "Install a build for CUDA (docs/install.md)"
+        about = {"version": torch.__version__, "found": found, "remedy": remedy}
+        raise BioelError(Errors.B650.format(gpu_id=gpu_id, **about))
+    try:
+        thinc.require_gpu(gpu_id)
+        _ = thinc.get_current_ops().alloc1f(1) + 1  # CuPy compiles this, which needs all of CUDA
+    except Exception as error:
+        thinc.require_cpu()
+        cuda = torch.version.cuda or ""
+        about = {"cuda": cuda, "package": f"cupy-cuda{cuda.partition('.')[0]}x"}
+        raise BioelError(Errors.B651.format(gpu_id=gpu_id, error=error, **about)) from error
+
+
+def gpu_in_use() -> int:
+    """Return the number of the GPU that this thread uses, or -1 for the CPU."""
+    from thinc.api import get_current_ops
+
+    ops = get_current_ops()
+    if ops.device_type == "gpu":
+        return int(sys.modules["torch"].cuda.current_device())
+    return 0 if ops.name == "mps" else -1  # Apple's GPU, whose arrays are NumPy's
+
+
+def free_gpu_memory() -> float:
+    """Return the free memory of the GPU in use in GB; 0 if PyTorch does not know it."""
+    cuda = sys.modules["torch"].cuda
+    return float(cuda.mem_get_info()[0] / 1e9) if cuda.is_available() else 0.0
+
+
+def in_halves(compute: Callable[[Any], Result], rows: Any) -> list[Result]:
+    """Compute the result for a batch, or those for its halves if the GPU has too little memory.
+
+    rows: The rows of the batch, in any type that can be sliced, such as an array.
+    RETURNS (list): The result for the batch, or those for its parts, in order.
+    """
+    try:
+        return [compute(rows)]
+    except _memory_errors():
+        if len(rows) < 2:
+            raise
+    # Not in the exception handler, which would keep the failed batch's tensors in memory.
+    half = len(rows) // 2
+    return [*in_halves(compute, rows[:half]), *in_halves(compute, rows[half:])]
+
+
+@contextmanager
+def memory_errors() -> Iterator[None]:
+    """Name the remedy if the memory of a GPU is full. RAISES BioelError: [B653] if it is."""
+    try:
+        yield
+    except _memory_errors() as error:
+        raise BioelError(Errors.B653.format(error=str(error).partition(". ")[0])) from error
+
+
+def _memory_errors() -> tuple[type[Exception], ...]:
+    torch, cupy = (sys.modules.get(name) for name in ("torch", "cupy"))
+    found: tuple[type[Exception], ...] = (torch.cuda.OutOfMemoryError,) if torch else ()
+    return found + ((cupy.cuda.memory.OutOfMemoryError,) if cupy else ())

@@ -33,6 +33,7 @@ from thinc.api import Config, Model, Optimizer, set_dropout_rate
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.files import replacing_file
 from spacy_bioel.models.torch_io import unchanged_on_error
+from spacy_bioel.parallel import memory_errors
 from spacy_bioel.settings import Settings
 
 SavedParts = Mapping[str, Callable[[], bytes]]  # file name -> function returning its contents
@@ -319,7 +320,7 @@ class StoredPipe(TrainablePipe, Generic[S]):
         attributes, cfg, collects = dict(self.__dict__), dict(self.cfg), gc.isenabled()
         try:
             self.check_settings()
-            with unchanged_on_error(self.model):
+            with unchanged_on_error(self.model), memory_errors():
                 yield
         except BaseException as error:
             if collects:  # srsly leaves garbage collection disabled after an error

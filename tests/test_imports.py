@@ -31,7 +31,7 @@ ROOMS: dict[str, list[str]] = {
     "types": ["errors"],
     "errors": [],
     "settings": ["errors"],
-    "parallel": [],
+    "parallel": ["errors"],
     "integers": GROUND,
     "files": GROUND,
     "text": GROUND,
@@ -39,7 +39,7 @@ ROOMS: dict[str, list[str]] = {
     "kb": [*FILES_AND_TEXT, "parallel", "integers"],
     "models": [*FILES_AND_TEXT, "kb", "parallel", "integers"],
     "doc": [*GROUND, "text", "settings"],
-    "pipe": [*FILES_AND_TEXT, "models", "settings"],
+    "pipe": [*FILES_AND_TEXT, "models", "parallel", "settings"],
     "dictionary": PIPES,
     "explanation": PIPES,
     # Of the kinds of text, others import the contract alone, see CONTRACT.
@@ -80,7 +80,7 @@ SEALED = {"contextual", "service"}
 PACKAGES: dict[str, list[str]] = {
     "io/ontology.py": ["pronto"],
     "io/open.py": ["openpyxl", "zstandard"],
-    "parallel.py": ["torch", "threadpoolctl"],
+    "parallel.py": ["torch", "thinc", "threadpoolctl"],
     "types": ["numpy"],
     "integers.py": ["numpy", "numkong"],
     "kb": ["numpy"],

@@ -377,46 +377,6 @@ def test_kills_at_many_points_of_a_training(tmp_path):
     assert_nothing_is_lost(points)
 
 
-# The GPU that is asked for.
-
-# What PyTorch and thinc say of a machine on which GPU 0 can be used.
-GOOD: dict[str, Any] = {
-    "torch.backends.cuda.is_built": lambda: True,
-    "torch.cuda.device_count": lambda: 1,
-    "torch.version.cuda": "12.8",
-    "thinc.compat.has_cupy": True,
-    "thinc.compat.has_cupy_gpu": True,
-    "thinc.compat.has_torch_mps_gpu": False,
-}
-NO_GPU = {"torch.cuda.device_count": lambda: 0, "thinc.compat.has_cupy_gpu": False}
-NO_CUDA = NO_GPU | {"torch.backends.cuda.is_built": lambda: False, "torch.version.cuda": None}
-BLIND_CUPY = {"thinc.compat.has_cupy_gpu": False}
-NO_CUPY = BLIND_CUPY | {"thinc.compat.has_cupy": False}
-APPLE = NO_CUDA | NO_CUPY | {"thinc.compat.has_torch_mps_gpu": True}
-
-
-@pytest.mark.parametrize(
-    ("code", "gpu_id", "machine"),
-    [
-        *[("T006", 0, NO_CUDA), ("T006", 0, NO_GPU), ("T006", 1, {})],
-        *[("T007", 0, NO_CUPY), ("T007", 0, BLIND_CUPY)],
-    ],
-)
-def test_a_gpu_that_cannot_be_used(tmp_path, monkeypatch, code, gpu_id, machine):
-    for name, value in (GOOD | machine).items():
-        monkeypatch.setattr(name, value)
-    with pytest.raises(BioelError, match=rf"^\[{code}\].* GPU {gpu_id}"):
-        train.main("bc5cdr", CONFIGS / "rescnn.cfg", tmp_path / "out", gpu_id=gpu_id)
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(("gpu_id", "machine"), [(-1, NO_CUDA), (0, {}), (0, APPLE)])
-def test_what_is_asked_for_can_be_used(monkeypatch, gpu_id, machine):
-    for name, value in (GOOD | machine).items():
-        monkeypatch.setattr(name, value)
-    train.require_gpu(gpu_id)
-
-
 def test_one_line_and_status_2(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
@@ -426,5 +386,5 @@ def test_one_line_and_status_2(tmp_path, monkeypatch, capsys):
         runpy.run_path(train.__file__, run_name="__main__")
     said = capsys.readouterr()
     assert (ended.value.code, said.out, said.err.count("\n")) == (2, "", 1)
-    assert said.err.startswith("error: [T006] GPU 99 was not found: ")
+    assert said.err.startswith("error: [B650] GPU 99 was not found: ")
     assert list(tmp_path.iterdir()) == []

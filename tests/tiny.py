@@ -69,7 +69,7 @@ def linking_nlp(kb: Any, patterns: Sequence[str] = (), **settings: Any) -> Langu
 
 def dual_nlp(kb: Path, checkpoint: Path, **settings: Any) -> Language:
     """A detector and a linker with a dual encoder that share a transformer, untrained."""
-    nlp = sharing_nlp(checkpoint)
+    nlp = sharing_nlp(checkpoint, detector=settings.pop("detector", LISTENING_DETECTOR))
     model = {
         "@architectures": "spacy-bioel.DualEncoder.v1",
         "tok2vec": LISTENER,

@@ -20,6 +20,7 @@ import typer
 from spacy_bioel import __version__
 from spacy_bioel.cli import card, console, corpora, curation, documents, evaluate, kb_build, kb_show
 from spacy_bioel.errors import BioelError, Errors, crash_report
+from spacy_bioel.parallel import memory_errors
 
 # Errors for wrong paths and missing permissions (for a full disk, see `console.NO_ROOM`).
 _PATH_ERRORS = frozenset(
@@ -108,7 +109,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Pipelines and builds create many objects and few reference cycles: collect garbage less often.
     gc.set_threshold(50_000, 20, 20)
     try:
-        app(args=None if argv is None else list(argv), prog_name="bioel")
+        with memory_errors():
+            app(args=None if argv is None else list(argv), prog_name="bioel")
     except BioelError as error:
         _exit_with_error(str(error))
     except UnicodeEncodeError as error:  # an argument that is not UTF-8

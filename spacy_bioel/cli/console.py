@@ -34,6 +34,7 @@ from typer import Argument, Option
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import is_stream, replacing_text
 from spacy_bioel.io.open import BadRecord, skipping_bad
+from spacy_bioel.parallel import require_gpu
 from spacy_bioel.text.normalize import escape_formula
 from spacy_bioel.types import DOC_ENTS
 
@@ -293,6 +294,18 @@ Code = Annotated[
         "entity rules.",
         callback=_import_code,
     ),
+]
+
+
+def _use_gpu(gpu_id: int) -> int:
+    """Use the GPU from `--gpu-id`, before a pipeline is loaded."""
+    require_gpu(gpu_id)
+    return gpu_id
+
+
+GpuId = Annotated[
+    int,
+    Option(metavar="N", help="GPU to use, counted from 0; -1: the CPU.", callback=_use_gpu),
 ]
 
 PresetName = StrEnum("PresetName", ["CLINICAL"])

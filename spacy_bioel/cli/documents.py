@@ -98,6 +98,7 @@ def link_command(
     ] = None,
     n_process: console.NProcess = 1,
     batch_size: console.BatchSize = 64,
+    gpu_id: console.GpuId = -1,
     resume: Annotated[
         bool,
         Option("--resume", help="Continue a run of the same command that was interrupted."),
@@ -177,6 +178,7 @@ def link_command(
             "--skip-bad": skip_bad is not None,
             "--context, --affirmed or --preset": context,
             "--n-process": n_process > 1,
+            "--gpu-id": gpu_id >= 0,
             "--resume": resume,
             "--mentions given": is_given,
             "several --output": len(outputs) > 1,

@@ -108,6 +108,7 @@ def evaluate_command(
     ] = None,
     preset: console.Preset = None,
     code: console.Code = None,
+    gpu_id: console.GpuId = -1,
     seed: Annotated[int, Option(help="Seed of the bootstrap.")] = 0,
     names_alone: Annotated[
         bool,
@@ -264,6 +265,7 @@ def tune_command(
         Path | None, Option(help="Link against this knowledge base, and save it with the pipeline.")
     ] = None,
     code: console.Code = None,
+    gpu_id: console.GpuId = -1,
     json_file: console.Json = None,
 ) -> None:
     """Tune a pipeline on development documents and save it with its knowledge base.

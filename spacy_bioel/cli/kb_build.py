@@ -148,6 +148,7 @@ def encode(
         Argument(help="Pipeline with a bioel_linker; starter: the bundled encoder."),
     ],
     code: console.Code = None,
+    gpu_id: console.GpuId = -1,
 ) -> None:
     """Encode all names with a pipeline's linker, and store the vectors in the knowledge base.
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -33,8 +35,8 @@ from spacy_bioel.kb.columns import (
 from spacy_bioel.kb.folder import editing, kb_of, new_home
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.models.name_encoder import get_network
-from spacy_bioel.models.torch_io import device_of, to_tensors
-from spacy_bioel.parallel import one_thread_each
+from spacy_bioel.models.torch_io import device_of, is_on_gpu, to_tensors
+from spacy_bioel.parallel import in_halves, one_thread_each
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import FloatArray, IntArray
 
@@ -216,15 +218,15 @@ def generate_names(
     backbone, device = get_network(model).backbone, device_of(model.get_ref("network"))
 
     def search(batch: IntArray) -> GeneratedNames:
-        ids, n, rows = to_tensors((flat, lengths, batch), device)
+        prompts_of_batch = np.array([prompts[i] for i in batch.tolist()])
+        ids, n, rows, prompt = to_tensors((flat, lengths, batch, prompts_of_batch), device)
         positions, inside = padded_positions(n, rows)
-        prompt = torch.tensor([prompts[i] for i in batch.tolist()], device=device)
         names = beam_search(backbone, trie, ids[positions], inside, prompt, beams=beams)
         return names._replace(mention=batch[names.mention])
 
     batches = _search_batches(np.array([len(prompt) for prompt in prompts]), lengths)
-    with one_thread_each() as parallel_map:
-        generated = (parallel_map if device.type == "cpu" else map)(search, batches)
+    with one_thread_each(on_gpu=is_on_gpu(model)) as parallel_map:
+        generated = chain(*parallel_map(partial(in_halves, search), batches))
         return _sort_names(list(generated)), int(pieces.are_cut(mentions).sum())
 
 

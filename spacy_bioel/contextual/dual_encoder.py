@@ -249,11 +249,12 @@ class DualEncoderTraining(NameTraining):
         candidates = normalize_names(self.kb.names.take(rows))
         # Each distinct text is encoded once. The texts in `names` come first.
         row_of = {text: i for i, text in enumerate(dict.fromkeys([*names, *strings, *candidates]))}
-        string_rows = np.array([row_of[text] for text in strings], dtype=np.int64)
-        candidate_rows = np.array([row_of[text] for text in candidates], dtype=np.int64)
+        ops: Any = model.ops
+        string_rows = ops.asarray([row_of[text] for text in strings], dtype="int64")
+        candidate_rows = ops.asarray([row_of[text] for text in candidates], dtype="int64")
         vectors: Any
         vectors, backprop_names = self.encoder.begin_update(list(row_of))
-        d_vectors: Any = model.ops.alloc2f(*vectors.shape)
+        d_vectors: Any = ops.alloc2f(*vectors.shape)
         name_loss = 0.0
         if names:
             name_loss, d_names = self.loss_of_names(vectors[: len(names)], name_concepts)
@@ -266,10 +267,10 @@ class DualEncoderTraining(NameTraining):
         mention_loss, d_mentions, d_candidates = loss_and_gradients(
             collective_loss, mentions, vectors[candidate_rows], right, temperature=TEMPERATURE
         )
-        model.ops.scatter_add(d_vectors, candidate_rows, d_candidates)
-        model.ops.scatter_add(d_vectors, string_rows, backprop_mentions(d_mentions))
+        ops.scatter_add(d_vectors, candidate_rows, d_candidates)
+        ops.scatter_add(d_vectors, string_rows, backprop_mentions(d_mentions))
         backprop_names(d_vectors)
-        mention_vectors = model.ops.to_numpy(mentions)
+        mention_vectors = ops.to_numpy(mentions)
         self._candidate_sampler.remember(known_strings, concepts[known], mention_vectors[known])
         return float(name_loss + mention_loss + other_loss)
 

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from spacy_bioel.models.networks import negative_log_likelihood
+from spacy_bioel.parallel import in_halves
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -77,9 +78,13 @@ def batches_by_length(lengths: Tensor, max_pieces: int) -> Iterator[Tensor]:
 
 
 def compute_in_batches(compute: Callable[[Tensor], Tensor], batches: Iterable[Tensor]) -> Tensor:
-    """Compute results for batches of row numbers, and return them in row order."""
+    """Compute results for batches of row numbers, and return them in row order.
+
+    A batch that is too large for a GPU is halved.
+    """
     batches = list(batches)
-    return torch.cat(list(map(compute, batches)))[torch.argsort(torch.cat(batches))]
+    results = [part for batch in batches for part in in_halves(compute, batch)]
+    return torch.cat(results)[torch.argsort(torch.cat(batches))]
 
 
 def padded_positions(lengths: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
@@ -161,14 +166,18 @@ class DocumentTransformer(Pretrained):
     def _encode(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Return the last hidden states of all pieces in all windows. Shape (n_ids, width)."""
         device_type = ids.device.type
-        order, states = [], []
-        for batch in batches_by_length(lengths, _WINDOW_PIECES_PER_BATCH.get(device_type, 512)):
+
+        def encode(batch: Tensor) -> tuple[Tensor, Tensor]:
             positions, inside = padded_positions(lengths, batch)
             with self.autocast(device_type):
                 hidden = self.backbone(input_ids=ids[positions], attention_mask=inside.long())[0]
-            order.append(positions[inside])
-            states.append(hidden.flatten(0, 1).index_select(0, inside.flatten().nonzero()[:, 0]))
-        return torch.cat(states).float().index_select(0, torch.argsort(torch.cat(order)))
+            states = hidden.flatten(0, 1).index_select(0, inside.flatten().nonzero()[:, 0])
+            return positions[inside], states
+
+        batches = batches_by_length(lengths, _WINDOW_PIECES_PER_BATCH.get(device_type, 512))
+        parts = [part for batch in batches for part in in_halves(encode, batch)]
+        order, states = map(torch.cat, zip(*parts, strict=True))
+        return states.float().index_select(0, torch.argsort(order))
 
 
 class CrossEncoder(Pretrained):

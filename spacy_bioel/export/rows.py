@@ -33,7 +33,7 @@ from spacy_bioel.errors import BioelError, Errors, crash_report, shortened
 from spacy_bioel.evaluation import run as measuring
 from spacy_bioel.explanation import reason_of
 from spacy_bioel.loading import UserCode, find_detector, find_linker, spans_key
-from spacy_bioel.parallel import use_one_thread
+from spacy_bioel.parallel import gpu_in_use, memory_errors, use_one_thread
 from spacy_bioel.types import AnnotatedText, Link, Mention, preferred_name, type_name
 
 _Item = TypeVar("_Item")
@@ -54,7 +54,10 @@ def worker_processes(
     work (Callable): Function to run in the processes; picklable with the `spawn` start method.
     YIELDS (Callable): A `map` that reads items lazily and yields results in the order of the items.
         RAISES BioelError: [B250] if a process died.
+    RAISES BioelError: [B652] if the processes are forked, and a GPU is in use.
     """
+    if gpu_in_use() >= 0 and multiprocessing.get_start_method() == "fork":
+        raise BioelError(Errors.B652.format(n=n_process))
     workers: list[Worker] = []
     idle: SimpleQueue[Worker] = SimpleQueue()
     threads = ThreadPoolExecutor(n_process)  # each waits for one process
@@ -282,7 +285,7 @@ def _link_batch(
                 linked[n] = _linked_text(items[n], links)
         for n in [n for n in ready if n not in linked]:
             try:
-                with _error_handler(nlp, raise_error):
+                with _error_handler(nlp, raise_error), memory_errors():
                     ((_, links),) = link_all(nlp, {n: prepare(nlp, items[n])})
                 linked[n] = _linked_text(items[n], links)
             except Exception as error:  # pipes may raise any exception

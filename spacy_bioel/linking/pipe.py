@@ -36,7 +36,7 @@ from spacy_bioel.linking.searches import FrozenEncoder, MakeSearch
 from spacy_bioel.linking.training import NameTraining, make_networks, training_strings
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.models.name_encoder import encoder_parts, load_encoder, name_encoder_of
-from spacy_bioel.parallel import give_back_memory
+from spacy_bioel.parallel import give_back_memory, in_halves
 from spacy_bioel.pipe import Pipeline, SavedParts, StoredPipe
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY, LinkerSettings
 from spacy_bioel.types import Link, remember_opener
@@ -333,7 +333,7 @@ class Linker(StoredPipe[LinkerSettings]):
 
     def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
         """Return the links of each document, in the order of its mentions."""
-        return self.ranking(docs).links()
+        return sum(in_halves(lambda part: self.ranking(part).links(), list(docs)), [])
 
     def ranking(self, docs: Iterable[Doc], traces: Sequence[Trace] | None = None) -> Ranking:
         """Find the mentions and rank their candidates, before `predict` decides.

@@ -33,7 +33,7 @@ from spacy_bioel.models.inference import (
     tag_logits,
     token_vectors,
 )
-from spacy_bioel.models.torch_io import is_on_gpu, needs_torch, set_layer, torch_layer, weights_of
+from spacy_bioel.models.torch_io import is_on_gpu, set_layer, torch_layer, weights_of
 from spacy_bioel.parallel import one_thread_each
 from spacy_bioel.types import BoolArray, DoubleArray, FloatArray, IntArray
 
@@ -169,22 +169,21 @@ def find_spans(
     batch (MentionBatch): A batch with at least one token.
     """
     kind, scorer, width = model.attrs["kind"], model.get_ref("scorer"), model.attrs["max_width"]
-    is_torch_only = needs_torch(scorer)
-    uses_torch = is_torch_only or is_on_gpu(scorer)
-    weights, quantized = {} if uses_torch else weights_of(scorer), model.attrs["quantized"]
+    on_gpu, quantized = is_on_gpu(scorer), model.attrs["quantized"]
+    weights = {} if on_gpu else weights_of(scorer)
     # Spans in a part depend on this many tokens before and after it; None: on whole documents.
-    margin = 2 * (width - 1) if kind.is_local and not is_torch_only else None
+    margin = 2 * (width - 1) if kind.is_local else None
 
     def find(part: tuple[int, slice, Inputs]) -> tuple[TokenSpans, FloatArray]:
         first, without_margin, inputs = part
-        if uses_torch:
+        if on_gpu:
             logits = scorer.ops.to_numpy(scorer.predict(inputs))
         else:
             logits = kind.infer(weights, *inputs, max_width=width, quantized=quantized)
         spans, probabilities = kind.decode(logits[without_margin], inputs[1], min_probability)
         return spans + np.array([first, first, 0]), probabilities
 
-    with one_thread_each() as parallel_map:
+    with one_thread_each(on_gpu=on_gpu) as parallel_map:
         vectors = token_vectors(
             model.get_ref("tok2vec"), batch.docs, parallel_map=parallel_map, quantized=quantized
         )

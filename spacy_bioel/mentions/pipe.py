@@ -37,6 +37,7 @@ from spacy_bioel.mentions.model import (
 from spacy_bioel.mentions.selection import MIN_SCORED_PROBABILITY, select_mentions, word_lists
 from spacy_bioel.models.inference import make_parameters
 from spacy_bioel.models.torch_io import network_of, weights_from_bytes, weights_to_bytes
+from spacy_bioel.parallel import in_halves
 from spacy_bioel.pipe import SavedParts, StoredPipe, listens, require_token_vectors
 from spacy_bioel.settings import MentionSettings
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
@@ -156,7 +157,8 @@ class MentionDetector(StoredPipe[MentionSettings]):
             message = Warnings.W322.format(unknown=unknown, known=", ".join(self.labels))
             warnings.warn(message, stacklevel=2)
         lowest = min((trace.lowest for trace in traces or ()), default=MIN_SCORED_PROBABILITY)
-        scored = self.score_spans(docs, min_probability=lowest)
+        score = partial(self.score_spans, min_probability=lowest)
+        scored = sum(in_halves(score, docs), [])
         return select_mentions(docs, scored, self.cfg, self.rules, traces)
 
     @property

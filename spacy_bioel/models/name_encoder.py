@@ -42,7 +42,7 @@ from spacy_bioel.models.vocabulary import (
     make_vocabulary,
     n_pieces,
 )
-from spacy_bioel.parallel import one_thread_each
+from spacy_bioel.parallel import in_halves, one_thread_each
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.types import FloatArray, IntArray
 
@@ -104,22 +104,14 @@ class EncoderSource:
 
 def infer_by_torch(network: Callable[[Tensor, Tensor], Tensor], device: torch.device) -> Infer:
     """Return a function that runs a torch network, halving batches that are too large for a GPU."""
+    import torch
 
+    @torch.inference_mode()
     def infer(names: Sequence[list[int]]) -> FloatArray:
-        import torch
+        tensors = to_tensors(Pieces.of_rows(names), device)
+        return network(*tensors).float().cpu().numpy()
 
-        try:
-            with torch.inference_mode():
-                tensors = to_tensors(Pieces.of_rows(names), device)
-                return network(*tensors).float().cpu().numpy()
-        except torch.cuda.OutOfMemoryError:
-            if len(names) == 1:
-                raise
-        # Not in the exception handler, which would keep the failed batch's tensors in memory.
-        half = len(names) // 2
-        return np.concatenate([infer(names[:half]), infer(names[half:])])
-
-    return infer
+    return lambda names: np.concatenate(in_halves(infer, names))
 
 
 def _torch_inference(model: NameEncoder) -> Infer:
@@ -191,7 +183,7 @@ def encode_names(
 
     infer (Callable | None): The result of `inference_of`; None: use the current weights.
     """
-    size = model.attrs["batch_size"] * (_GPU_BATCH_FACTOR if model.ops.device_type == "gpu" else 1)
+    size = model.attrs["batch_size"] * (_GPU_BATCH_FACTOR if is_on_gpu(model) else 1)
     batches = [names[start : start + size] for start in range(0, len(names), size)]
     pieces = [piece_ids(model, batch) for batch in batches]
     return encode_pieces(model, pieces, infer=infer)
@@ -202,9 +194,8 @@ def encode_pieces(
 ) -> FloatArray:
     """Encode batches of names as `encode_names` does, from the results of `piece_ids`."""
     infer = infer or inference_of(model)
-    with one_thread_each() as parallel_map:
-        map_batches = parallel_map if model.ops.device_type == "cpu" else map
-        encoded = map_batches(infer, batches)
+    with one_thread_each(on_gpu=is_on_gpu(model)) as parallel_map:
+        encoded = parallel_map(infer, batches)
     vectors = np.concatenate([np.zeros((0, model.get_dim("nO")), np.float32), *encoded])
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.maximum(norms, 1e-12)).astype(np.float32)

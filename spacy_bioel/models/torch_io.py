@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy, deepcopy
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,15 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_bytes
 from safetensors.numpy import save as save_bytes
-from thinc.api import Model, Optimizer, PyTorchShim, get_torch_default_device, torch2xp, xp2torch
+from thinc.api import (
+    Model,
+    Optimizer,
+    PyTorchShim,
+    get_torch_default_device,
+    torch2xp,
+    use_ops,
+    xp2torch,
+)
 from thinc.types import ArgsKwargs, FloatsXd
 
 from spacy_bioel.errors import BioelError, Errors
@@ -31,6 +40,7 @@ _SCALE = ".scale"  # added to the name of a matrix of whole numbers
 _MAX_REASON_LENGTH = 500  # maximum number of characters quoted from another library's error message
 # Attributes of a thinc model that loading may change; thinc cannot undo such changes.
 _MODEL_ATTRIBUTES = ("_layers", "_refs", "_dims", "_attrs", "_has_params", "_shims")
+_MAKING_NETWORK = Lock()  # threads may share a model
 
 
 def require_torch() -> None:
@@ -195,13 +205,15 @@ def set_layer(model: Model, layer: Model, *, ref: str = "network") -> None:
 
 def network_of(layer: Model) -> Any:
     """Return a layer's torch network, created on first use. RAISES BioelError: [B040]."""
-    if not layer.shims:
-        require_torch()
-        network = layer.attrs["make"]()
-        if layer.attrs["weights"] is not None:
-            set_arrays(network, layer.attrs["weights"])
-            layer.attrs["weights"] = None
-        layer.shims.append(AveragingShim(network))
+    with _MAKING_NETWORK:
+        if not layer.shims:
+            require_torch()
+            network = layer.attrs["make"]()
+            if layer.attrs["weights"] is not None:
+                set_arrays(network, layer.attrs["weights"])
+                layer.attrs["weights"] = None
+            with use_ops(layer.ops.name):  # those of this thread may be for another device
+                layer.shims.append(AveragingShim(network))
     return layer.shims[0]._model
 
 
@@ -223,9 +235,9 @@ def needs_torch(layer: Model) -> bool:
     return bool(layer.shims) and not layer.attrs.get("shapes")
 
 
-def is_on_gpu(layer: Model) -> bool:
-    """Return whether a layer's network is on a GPU, or will be once it is created."""
-    return device_of(layer).type != "cpu" if layer.shims else layer.ops.device_type == "gpu"
+def is_on_gpu(model: Model) -> bool:
+    """Return whether a model's arrays are CuPy's, and its torch networks are on the same GPU."""
+    return model.ops.device_type == "gpu"
 
 
 def arrays_of(network: nn.Module) -> dict[str, NDArray]:
@@ -335,7 +347,7 @@ def weights_from_bytes(model: Model, data: bytes) -> None:
             weights = {
                 k.removeprefix(prefix): x for k, x in tensors.items() if k.startswith(prefix)
             }
-            if node.shims:
+            if node.shims or is_on_gpu(node):
                 set_arrays(network_of(node), {name: x.copy() for name, x in weights.items()})
             else:
                 node.attrs["weights"] = {

@@ -8,7 +8,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from spacy_bioel.cli import console
-from spacy_bioel.errors import BioelError, Errors, needing
+from spacy_bioel.errors import BioelError, Errors, Warnings, needing
+from spacy_bioel.parallel import free_gpu_memory
 from spacy_bioel.service import Limits
 
 _MEGABYTE = 1_000_000
@@ -21,6 +22,7 @@ def serve(
     model: Model = "starter",
     preset: console.Preset = None,
     code: console.Code = None,
+    gpu_id: console.GpuId = -1,
     host: Annotated[
         str, Option(help="Address to listen on. Put a proxy that authenticates in front of it.")
     ] = "127.0.0.1",
@@ -45,7 +47,8 @@ def serve(
         float, Option(min=0.1, help="Maximum seconds per request, including its waiting time.")
     ] = _DEFAULT_LIMITS.seconds,
     workers: Annotated[
-        int | None, Option(min=1, help="Worker processes; default: one for each core.")
+        int | None,
+        Option(min=1, help="Worker processes; default: one for each core, or one on a GPU."),
     ] = None,
     deadline: Annotated[
         float, Option(min=0.1, help="Maximum seconds to link a text.")
@@ -91,10 +94,14 @@ def serve(
     n_cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
         n_cores = len(os.sched_getaffinity(0))  # cores that this process may use
+    n_workers = workers or (n_cores if gpu_id < 0 else 1)
+    if gpu_id >= 0 and n_workers > 1:
+        free = free_gpu_memory()
+        console.show_note(Warnings.W650.format(n=n_workers, free=free, share=free / n_workers))
     run.run_server(
         *(listener, model, limits),
         preset=preset,
-        n_workers=workers or n_cores,
+        n_workers=n_workers,
         hosts=[host, *(allowed_host or [])],
     )
 

@@ -22,7 +22,11 @@ from spacy_bioel.settings import DETECTOR, LINKER
 _PROTOCOLS = ("mention", "end_to_end", "gold")
 
 
-def main(corpus: str, seed: Annotated[int, typer.Option()] = 0) -> None:
+def main(
+    corpus: str,
+    seed: Annotated[int, typer.Option()] = 0,
+    gpu_id: Annotated[int, typer.Option()] = -1,
+) -> None:
     """Read models/CORPUS; write models/CORPUS/as_it_is and metrics/CORPUS/as_it_is.json."""
     models, scores = Path("models") / corpus, Path("metrics") / corpus / "as_it_is.json"
     trained = load_model(str(models / "model-best"))
@@ -46,6 +50,7 @@ def main(corpus: str, seed: Annotated[int, typer.Option()] = 0) -> None:
     with scratch_folder(models / "renamed") as folder:
         nlp.to_disk(folder)
         for arguments in (["tune", folder, dev, tuned], ["evaluate", tuned, dev, *options]):
+            arguments += ["--gpu-id", gpu_id]
             command = [sys.executable, "-m", "spacy_bioel", *map(str, arguments)]
             subprocess.run(command, check=True)
 

@@ -10,7 +10,7 @@ import spacy
 import srsly
 import typer
 
-from spacy_bioel.cli.console import show_line
+from spacy_bioel.cli.console import GpuId, show_line
 from spacy_bioel.cli.inputs import stream_documents
 from spacy_bioel.export.rows import link_texts, to_row
 
@@ -22,6 +22,7 @@ def main(
     corpus: Annotated[Path, typer.Argument(help="Only its texts are read.")],
     links: Annotated[Path, typer.Argument(help="JSON lines to write, as from `bioel link`.")],
     text: Annotated[str, typer.Option(help="A file with one text a line, or a folder.")] = "",
+    gpu_id: GpuId = -1,
 ) -> None:
     documents = stream_documents(text or str(corpus), None)
     shown = islice(documents, None if text else _N_SHOWN)

@@ -25,10 +25,12 @@ from scipy.sparse import coo_array, csr_array
 from spacy.util import load_config, registry
 from spacy.vocab import Vocab
 from synonyms import by_concept, join_names, names_of_kb, names_of_mentions
+from thinc.api import get_torch_default_device
 from tokenizers import Tokenizer
 from torch.nn import functional as F
 from train import find_transformer
 
+from spacy_bioel.cli.console import GpuId
 from spacy_bioel.contextual.transformers import build_transformer_names_v1
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.doc import split_kb_id
@@ -92,9 +94,7 @@ class Pretraining(Run):
     def __init__(
         self, model: Any, names: list[str], concepts: IntArray, sources: IntArray, settings: dict
     ) -> None:
-        scale = torch.nn.Parameter(torch.tensor(math.log(14.0)))
-        if torch.cuda.is_available():
-            scale = torch.nn.Parameter(scale.data.cuda())
+        scale = torch.nn.Parameter(torch.tensor(math.log(14.0), device=get_torch_default_device()))
         generator = np.random.default_rng(settings["seed"])
         super().__init__(get_network(model), settings, random=generator, scale=scale)
         self.log_scale, self.generator = scale, generator
@@ -126,7 +126,7 @@ class Pretraining(Run):
 
     def _encode(self, rows: IntArray) -> torch.Tensor:
         precision = torch.autocast(
-            self.device, dtype=torch.bfloat16, enabled=self.settings["mixed_precision"]
+            self.device.type, dtype=torch.bfloat16, enabled=self.settings["mixed_precision"]
         )
         ids, lengths = self.pieces.take(rows)
         with precision:
@@ -274,6 +274,7 @@ def main(
         list[Path] | None, typer.Option(help="Training documents, .spacy, one option each.")
     ] = None,
     config: Annotated[Path, typer.Option()] = Path("training/configs/pretrain.cfg"),
+    gpu_id: GpuId = -1,
 ) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     settings = load_config(config)

