@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -124,10 +124,12 @@ class Mentions:
         owners: list[int] = []
         texts: list[str] = []
         for doc_index, doc_spans in enumerate(spans):
-            definitions = long_forms(docs[doc_index]) if settings.abbreviations else {}
+            forms = long_forms(docs[doc_index]) if settings.abbreviations else None
             for span in doc_spans:
                 text = span.text
-                texts.append(expand_abbreviations(text, definitions) if definitions else text)
+                if forms:
+                    text = expand_abbreviations(text, partial(forms.at, span.start_char))
+                texts.append(text)
                 all_spans.append(span)
                 owners.append(doc_index)
         names = normalize_names(texts)

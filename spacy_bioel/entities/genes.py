@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, lru_cache, partial
@@ -158,7 +158,8 @@ class Genes(EntityRules):
                     resolver = self._resolver_of(kb)
                     document = partial(words, owner := mentions.owners[index])
                     forms = long_forms(mentions.docs[owner])
-                    long_form = forms.get(span.text, span.text * (span.text in forms.values()))
+                    long_form = forms.at(span.start_char, span.text)
+                    long_form = long_form or span.text * (span.text in forms.values())
                     is_human = organism == HUMAN
                     genes = resolver.resolve(genes, span.text, is_human, document, long_form)
                 scored += [replace(c, score=round(c.score * probability, 4)) for c in genes]
@@ -419,14 +420,16 @@ def _add_genes_by_symbol(
 
 def _mention_spellings(mentions: Mentions, indices: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """Return the normalised spellings to look up for each of these mentions, best first."""
-    owners = {mentions.owners[index] for index in indices}
-    definitions = {owner: long_forms(mentions.docs[owner]) for owner in owners}
+    shorts: dict[tuple[int, str], dict[str, None]] = defaultdict(dict)
+    for owner in {mentions.owners[index] for index in indices}:
+        for short, long in long_forms(mentions.docs[owner]).pairs():
+            shorts[owner, long.lower()][short] = None
     spellings = {}
     for index in indices:
-        texts = []
+        texts: Iterable[str] = ()
         if index < mentions.n_wholes:
-            text, forms = mentions.spans[index].text, definitions[mentions.owners[index]]
-            texts = [text, *(s for s, long in forms.items() if long.lower() == text.lower())]
+            text = mentions.spans[index].text
+            texts = text, *shorts.get((mentions.owners[index], text.lower()), ())
         spellings[index] = _spellings_of(mentions.queries[index].whole, *texts)
     return spellings
 

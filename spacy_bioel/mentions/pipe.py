@@ -321,13 +321,17 @@ def match_gazetteer(gazetteer: Gazetteer, docs: list[Doc], *, max_width: int) ->
 
 def _match_defined_forms(gazetteer: Gazetteer, doc: Doc, *, max_width: int) -> IntArray:
     """Match short forms that the document defines, using their long forms. Shape (n, 3)."""
-    matches, long_of = list[tuple[int, int, int]](), long_forms(doc)
-    char_spans = find_forms(text_of(doc), long_of)
-    masks = gazetteer.names.find(name_keys(normalize_names(list(long_of.values()))))
-    for short, mask in zip(long_of, masks, strict=True):
-        bits = [DEFINED_FORM, *unpack_bits(mask[None])[1].tolist()]
-        for start_char, end_char in char_spans[short]:
+    matches, forms = list[tuple[int, int, int]](), long_forms(doc)
+    long = list(dict.fromkeys(long for _, long in forms.pairs()))
+    masks = gazetteer.names.find(name_keys(normalize_names(long)))
+    bits = {
+        long_form: [DEFINED_FORM, *unpack_bits(mask[None])[1].tolist()]
+        for long_form, mask in zip(long, masks, strict=True)
+    }
+    for short, char_spans in find_forms(text_of(doc), forms).items():
+        for start_char, end_char in char_spans:
             span = doc.char_span(start_char, end_char)
             if span is not None and len(span) <= max_width:
-                matches += [(span.start, len(span) - 1, bit) for bit in bits]
+                long_form = forms.at(start_char, short) or ""
+                matches += [(span.start, len(span) - 1, bit) for bit in bits[long_form]]
     return np.array(matches, dtype=np.int64).reshape(-1, 3)
