@@ -61,6 +61,12 @@ def everyday_words() -> frozenset[str]:
 
 
 @cache
+def other_short_forms() -> frozenset[str]:
+    """Read the short names of genes that texts mostly define as something else, such as "CSF"."""
+    return frozenset((ASSETS_FOLDER / "short_forms.txt").read_text(encoding="utf8").split())
+
+
+@cache
 def _annotation_counts_and_rates() -> dict[str, Any]:
     """Read the output of training/scripts/annotation_rates.py."""
     counts: dict[str, Any] = srsly.read_gzip_json(ASSETS_FOLDER / "annotation_rates.json.gz")
@@ -363,6 +369,8 @@ def _why_not_mention(
     is_alone = text.isalpha() and not annotation_counts(normalized, GENE)[1]
     if label == GENE and is_alone and (not text.isupper() or text.lower() in common_words()):
         return "an English word that training texts never annotate as a gene"
+    if label == GENE and text in other_short_forms():
+        return "a short form that mostly means something else"
     if text.split()[0].lower() in STOP_WORDS:
         return "begins with a function word"
     is_preferred = name.name == name.preferred

@@ -229,13 +229,14 @@ def _definitions(text: str, match: re.Match[str]) -> Iterator[tuple[int, str, st
     (short)" before "short (long)"."""
     if _CITATION.search(match[1]):
         return
-    inner, *rest = map(str.strip, re.split(r"[,;]|\bor\b", match[1], maxsplit=1))
+    inner, *rest = map(str.strip, re.split(r"[,;]|\bor\b", match[1], maxsplit=2))
     before = text[max(0, match.start() - _MAX_LONG_CHARS) : match.start()]
     ends = [end.end() for border in _LONG_FORM_BORDERS for end in border.finditer(before)]
     # Drop opening brackets, as in "dopamine ([DA]1)".
     before = before[max(ends, default=0) :].rstrip(" \n\t([")
     words = list(_NON_SPACE.finditer(before))
-    if rest and is_short_form(inner) and _long_form_start(inner, rest[0]) == 0:
+    is_pair = rest and is_short_form(inner) and not is_short_form(rest[0])
+    if is_pair and _long_form_start(inner, rest[0]) == 0:
         yield match.start(), inner, rest[0]  # "(MPA, mycophenolic acid)"
     if not inner or not words:
         return
