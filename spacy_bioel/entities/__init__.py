@@ -29,7 +29,7 @@ from spacy_bioel.doc import long_forms
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.settings import LinkerSettings
-from spacy_bioel.text.normalize import normalize_name, normalize_names
+from spacy_bioel.text.normalize import normalize_name, normalize_names, subscripts
 from spacy_bioel.text.sentences import expand_abbreviations
 from spacy_bioel.types import Candidate, Link, ScoredSpan
 
@@ -127,6 +127,8 @@ class Mentions:
             forms = long_forms(docs[doc_index]) if settings.abbreviations else None
             for span in doc_spans:
                 text = span.text
+                for start, end, plain in list(subscripts(text))[::-1]:
+                    text = text[:start] + plain + text[end:]
                 if forms:
                     text = expand_abbreviations(text, partial(forms.at, span.start_char))
                 texts.append(text)

@@ -149,7 +149,7 @@ class HomonymResolver:
         """Return the share of a longer name that the document contains outside the mention."""
         own_words, coverage = set(_alphanumeric_words(mention)), 0.0
         for weights in names.long:
-            covered = sum(weights[w] for w in weights.keys() & document.words - own_words)
+            covered = sum(weights[w] for w in weights if w in document.words and w not in own_words)
             coverage = max(coverage, covered / sum(weights.values()))
         return coverage
 
