@@ -325,6 +325,8 @@ def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
     return KeyMasks(keys[starts], np.bitwise_or.reduceat(masks, starts))
 
 
+import os
+_W = eval(os.environ.get("WW","{}"))
 def _missed_names(
     doc: Doc, spans: list[ScoredSpan], exclude: Collection[str], longest: LabelledSpans
 ) -> list[NameInText]:
@@ -350,7 +352,7 @@ def _missed_names(
             reason = "excluded by the `exclude` word list"
         elif text in defined:
             reason = f"a short form of {defined[text]}"
-        elif not mention_label and any(s[0] < start or s[1] > end or s[2] != label for s in near):
+        elif not mention_label and any(s[0] < start or s[1] > end or s[2] not in (label, *_W.get(label,())) for s in near):
             reason = "overlaps a mention"
         names.append(NameInText(start, end, label, text, reason))
     return names
