@@ -108,6 +108,7 @@ VARYING: dict[str, Callable[[int], str]] = {
     ),
     "new genes by slash": lambda i: f"CDK{i}/{i + 2} and ",
     "new definitions": lambda i: f"acute {_letters(i)} kidney injury (A{_letters(i).upper()}KI), ",
+    "new definitions of genes": lambda i: f"alpha{i} beta{i} (AB{i}), ",
     "short form after definition": lambda i: "acute kidney injury (AKI). " if i == 0 else "AKI, ",
     "new short forms after": lambda i: f"{_letters(9_000 + i).upper()} (fever), ",
     "new typos": lambda i: f"clonid{_letters(i)}ne ",

@@ -28,7 +28,7 @@ from spacy.util import filter_spans
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.settings import GOLD_KEY, SPANS_KEY
 from spacy_bioel.text.normalize import normalize_tokens
-from spacy_bioel.text.sentences import find_abbreviations, find_short_binomials
+from spacy_bioel.text.sentences import LongForms, find_abbreviations, find_short_binomials
 from spacy_bioel.types import ANNOTATES, NIL, AnnotatedText, Candidate, Context, Link, ScoredSpan
 
 RECORDS = "bioel_records"  # Span extension: label -> span group key -> record
@@ -455,12 +455,13 @@ class SpansByToken:
         at_token = self._at_token
         return list({span: None for token in range(start, end) for span in at_token.get(token, ())})
 
-    def replace(self, replaced: Iterable[ScoredSpan], span: ScoredSpan) -> None:
+    def replace(self, replaced: Iterable[ScoredSpan], span: ScoredSpan | None = None) -> None:
         for old in replaced:
             del self._spans[old]
             for token in range(old[0], old[1]):
                 del self._at_token[token][old]
-        self._add(span)
+        if span is not None:
+            self._add(span)
 
     def _add(self, span: ScoredSpan) -> None:
         self._spans[span] = None
@@ -468,22 +469,22 @@ class SpansByToken:
             self._at_token.setdefault(token, {})[span] = None
 
 
-def long_forms(doc: Doc) -> dict[str, str]:
-    """Return the long form of each short form that is defined in the document.
+def long_forms(doc: Doc) -> LongForms:
+    """Return the long forms of the short forms that are defined in the document.
 
     Short forms are abbreviations and short species names ("F. johnsoniae"). If scispaCy's
     abbreviation detector has run, its abbreviations are used instead.
     """
     if Doc.has_extension("abbreviations") and doc._.abbreviations:
         try:
-            return dict(_scispacy_forms(short) for short in doc._.abbreviations)
+            return LongForms(_scispacy_forms(short) for short in doc._.abbreviations)
         except (AttributeError, KeyError, TypeError):
             warnings.warn(Warnings.W325, stacklevel=2)
     return _long_forms_of(text_of(doc))
 
 
 @lru_cache(maxsize=256)  # each pipe asks for the same texts
-def _long_forms_of(text: str) -> dict[str, str]:
+def _long_forms_of(text: str) -> LongForms:
     return find_short_binomials(text) | find_abbreviations(text)
 
 

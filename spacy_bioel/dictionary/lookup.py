@@ -54,7 +54,7 @@ from spacy_bioel.text.normalize import (
     stem_of,
     words_of,
 )
-from spacy_bioel.text.sentences import broken_words
+from spacy_bioel.text.sentences import LongForms, broken_words
 from spacy_bioel.types import BoolArray, DoubleArray, IntArray
 
 # Differences between a string and a name: none; plural, British spelling, or the adjective of a
@@ -83,7 +83,7 @@ class FoundName:
     probability: float
 
 
-FormsOf = Callable[[Doc], dict[str, str]]
+FormsOf = Callable[[Doc], LongForms]
 # Takes a document and the start and end characters of spans. Returns why each span cannot be a
 # name, or "".
 WhyOther = Callable[[Doc, IntArray, IntArray], Sequence[str]]
@@ -187,7 +187,7 @@ class DictionaryLookup:
         known = np.array(is_known, dtype=bool)
         return words, find_span_matches(words, self.bags_of_words, known, inexact=options.variants)
 
-    def _forms_of(self, doc: Doc, *, forms_of: FormsOf) -> dict[str, str]:
+    def _forms_of(self, doc: Doc, *, forms_of: FormsOf) -> LongForms:
         text = text_of(doc)
         return self._broken_words(doc) | self.written_forms.find(text) | forms_of(doc)
 

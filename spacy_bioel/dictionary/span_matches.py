@@ -16,7 +16,7 @@ from spacy_bioel.kb.columns import entries_of, offsets_of
 from spacy_bioel.kb.gazetteer import MAX_WORDS, BagsOfWords
 from spacy_bioel.kb.knowledge_base import KeyArray
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, normalize_tokens, words_of
-from spacy_bioel.text.sentences import find_forms
+from spacy_bioel.text.sentences import LongForms, find_forms
 from spacy_bioel.types import BoolArray, IntArray
 
 # Separators between words, the strongest last. A name may continue on the next line.
@@ -85,7 +85,7 @@ class WordTable:
 def read_words(
     docs: Sequence[Doc],
     key_of: Callable[[str], int],
-    forms_of: Callable[[Doc], Mapping[str, str]],
+    forms_of: Callable[[Doc], LongForms],
 ) -> WordTable:
     """Read the words in documents that share a vocabulary.
 
@@ -174,7 +174,7 @@ def _expand_short_forms(
     words: WordTable,
     text: str,
     tokens: slice,
-    forms: Mapping[str, str],
+    forms: LongForms,
     key_of: Callable[[str], int],
 ) -> None:
     """Replace the keys of short forms in a document with the keys of their long forms."""
@@ -182,9 +182,10 @@ def _expand_short_forms(
     ends = starts + words.token_length[tokens]
     # The longest short form comes last, so that "CKD stage 3" replaces "CKD".
     for short, char_spans in find_forms(text, sorted(forms, key=len)).items():
-        long_form = words_of(normalize_name(forms[short]))
-        key = sum(map(key_of, long_form)) % (1 << 64)
-        for start, end in char_spans if key else ():
+        for start, end in char_spans:
+            long_form = words_of(normalize_name(forms.at(start, short) or ""))
+            if not (key := sum(map(key_of, long_form)) % (1 << 64)):
+                continue
             first, last = np.searchsorted(starts, start), np.searchsorted(ends, end)
             if last >= len(ends) or starts[first] != start or ends[last] != end:
                 continue

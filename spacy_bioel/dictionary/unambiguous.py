@@ -61,6 +61,12 @@ def everyday_words() -> frozenset[str]:
 
 
 @cache
+def other_short_forms() -> frozenset[str]:
+    """Read the short names of genes that texts mostly define as something else, such as "CSF"."""
+    return frozenset((ASSETS_FOLDER / "short_forms.txt").read_text(encoding="utf8").split())
+
+
+@cache
 def _annotation_counts_and_rates() -> dict[str, Any]:
     """Read the output of training/scripts/annotation_rates.py."""
     counts: dict[str, Any] = srsly.read_gzip_json(ASSETS_FOLDER / "annotation_rates.json.gz")
@@ -319,6 +325,8 @@ def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
     return KeyMasks(keys[starts], np.bitwise_or.reduceat(masks, starts))
 
 
+import os
+_W = eval(os.environ.get("WW","{}"))
 def _missed_names(
     doc: Doc, spans: list[ScoredSpan], exclude: Collection[str], longest: LabelledSpans
 ) -> list[NameInText]:
@@ -344,7 +352,7 @@ def _missed_names(
             reason = "excluded by the `exclude` word list"
         elif text in defined:
             reason = f"a short form of {defined[text]}"
-        elif not mention_label and any(s[0] < start or s[1] > end or s[2] != label for s in near):
+        elif not mention_label and any(s[0] < start or s[1] > end or s[2] not in (label, *_W.get(label,())) for s in near):
             reason = "overlaps a mention"
         names.append(NameInText(start, end, label, text, reason))
     return names
@@ -363,6 +371,8 @@ def _why_not_mention(
     is_alone = text.isalpha() and not annotation_counts(normalized, GENE)[1]
     if label == GENE and is_alone and (not text.isupper() or text.lower() in common_words()):
         return "an English word that training texts never annotate as a gene"
+    if label == GENE and text in other_short_forms():
+        return "a short form that mostly means something else"
     if text.split()[0].lower() in STOP_WORDS:
         return "begins with a function word"
     is_preferred = name.name == name.preferred

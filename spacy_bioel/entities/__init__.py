@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -29,7 +29,7 @@ from spacy_bioel.doc import long_forms
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.settings import LinkerSettings
-from spacy_bioel.text.normalize import normalize_name, normalize_names
+from spacy_bioel.text.normalize import normalize_name, normalize_names, subscripts
 from spacy_bioel.text.sentences import expand_abbreviations
 from spacy_bioel.types import Candidate, Link, ScoredSpan
 
@@ -124,10 +124,14 @@ class Mentions:
         owners: list[int] = []
         texts: list[str] = []
         for doc_index, doc_spans in enumerate(spans):
-            definitions = long_forms(docs[doc_index]) if settings.abbreviations else {}
+            forms = long_forms(docs[doc_index]) if settings.abbreviations else None
             for span in doc_spans:
                 text = span.text
-                texts.append(expand_abbreviations(text, definitions) if definitions else text)
+                for start, end, plain in list(subscripts(text))[::-1]:
+                    text = text[:start] + plain + text[end:]
+                if forms:
+                    text = expand_abbreviations(text, partial(forms.at, span.start_char))
+                texts.append(text)
                 all_spans.append(span)
                 owners.append(doc_index)
         names = normalize_names(texts)

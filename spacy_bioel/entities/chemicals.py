@@ -71,9 +71,10 @@ class Chemicals(EntityRules):
             and not _NOT_A_CHEMICAL.fullmatch(match[1])
         }
         defined: dict[str, tuple[int, int]] = {}
+        places = find_forms(text, set(shorts.values()))
         for start, end in chemicals if shorts else ():
             short = shorts.get(doc[end - 1].idx + len(doc[end - 1]), "")
-            if short and len(find_forms(text, [short])[short]) > 1:
+            if short and len(places[short]) > 1:
                 own, meant = self._concepts(short), self._concepts(doc[start:end].text)
                 if meant and own <= meant:
                     defined.setdefault(short, (start, end))

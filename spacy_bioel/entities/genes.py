@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, lru_cache, partial
@@ -14,6 +14,8 @@ from spacy.tokens import Doc, Span
 from spacy_bioel.dictionary.unambiguous import (
     annotation_counts,
     common_words,
+    is_acronym,
+    other_short_forms,
     why_not_name,
 )
 from spacy_bioel.doc import long_forms, text_of, texts_of
@@ -37,6 +39,8 @@ from spacy_bioel.entities.species import (
     score_species,
 )
 from spacy_bioel.entities.usual_names import (
+    is_beside_gene_words,
+    usual_names,
     usual_queries,
     with_cell_lines,
     with_proteins,
@@ -45,7 +49,7 @@ from spacy_bioel.entities.usual_names import (
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
-from spacy_bioel.types import CELL_LINE, GENE, ORGANISM, Candidate, Link, ScoredSpan, best_first
+from spacy_bioel.types import CELL_LINE, CHEMICAL, GENE, ORGANISM, Candidate, Link, ScoredSpan, best_first
 
 # A text without any of these words is assumed not to mention genes: "The cat had the flu."
 _GENETICS_WORDS = re.compile(
@@ -57,6 +61,7 @@ _GENETICS_WORDS = re.compile(
 # not "met".
 _MIN_ANNOTATION_RATE = 0.9
 _EVERYDAY_WORD = "an everyday word, in a text that does not mention genes"
+_OTHER_MEANING = "a short form that means something else"
 _USUAL_NAME = "by the rules for names of genes and cell lines"
 _MIN_ORGANISM_PROBABILITY = 0.01  # of an organism, so that its genes are compared
 
@@ -87,9 +92,9 @@ class Genes(EntityRules):
         if self.knowledge is None or GENE not in self.knowledge.vocabularies:
             return list(spans)
         kept = [self._drop_everyday_words(*pair) for pair in zip(docs, spans, strict=True)]
-        found = kept
+        found = meant = [self._drop_other_meanings(*pair) for pair in zip(docs, kept, strict=True)]
         if self.usual_names and HUMAN in self.knowledge.vocabularies[GENE].kb.type_names:
-            found = [with_usual_names(*pair) for pair in zip(docs, kept, strict=True)]
+            found = [with_usual_names(*pair) for pair in zip(docs, meant, strict=True)]
         kb = self.knowledge.vocabularies[GENE].kb
         found = [with_proteins(d, s, kb) for d, s in zip(docs, found, strict=True)]
         if self.other_organisms:
@@ -97,10 +102,40 @@ class Genes(EntityRules):
         if CELL_LINE in self.knowledge.vocabularies:
             cells = self.knowledge.vocabularies[CELL_LINE].kb
             found = [list(with_cell_lines(d, s, cells)) for d, s in zip(docs, found, strict=True)]
-        for trace, *steps in zip(traces or (), spans, kept, found, strict=False):
+        for trace, *steps in zip(traces or (), spans, kept, meant, found, strict=False):
             trace.changed(steps[0], steps[1], _EVERYDAY_WORD)
-            trace.changed(steps[1], steps[2], _USUAL_NAME)
+            trace.changed(steps[1], steps[2], _OTHER_MEANING)
+            trace.changed(steps[2], steps[3], _USUAL_NAME)
         return found
+
+    def _drop_other_meanings(self, doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
+        """Drop short forms that the document defines as something else, or that mostly mean
+        something else and have neither words for genes beside them nor another name of the gene.
+        """
+        assert self.knowledge is not None
+        text, forms = text_of(doc), long_forms(doc)
+        resolver = self._resolver_of(self.knowledge.vocabularies[GENE].kb)
+        genes = [span for span in spans if span[2] == GENE]
+        names = texts_of(doc, genes)
+        dropped, doubtful = set[ScoredSpan](), defaultdict[str, list[ScoredSpan]](list)
+        for span, name in zip(genes, names, strict=True):
+            if span[3] == 1:
+                continue
+            if long_form := forms.at(doc[span[0]].idx, name):
+                usual = usual_names().get(name)
+                ids = resolver.genes_of(normalize_name(name), *(usual.symbols if usual else ()))
+                if ids and long_form not in names and resolver.is_no_gene(ids, long_form):
+                    dropped.add(span)
+            elif name in other_short_forms():
+                doubtful[name].append(span)
+        words = WordsOfDocument(text) if doubtful else None
+        for name, of_name in doubtful.items():
+            starts = [doc[span[0]].idx for span in of_name]
+            ids = resolver.genes_of(normalize_name(name))
+            if not any(is_beside_gene_words(text, start, start + len(name)) for start in starts):
+                if words and not any(resolver.other_name(id, name, words) for id in ids):
+                    dropped.update(of_name)
+        return [span for span in spans if span not in dropped] if dropped else spans
 
     def _drop_everyday_words(self, doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
         """Drop all genes if they are everyday words and the text does not mention genetics."""
@@ -148,6 +183,7 @@ class Genes(EntityRules):
         table = organism_table(mentions, candidates, genes_of, self.knowledge.kb)
         words = cache(lambda owner: WordsOfDocument(text_of(mentions.docs[owner])))
         is_known = cache(lambda kb, id: kb.find(id) >= 0)
+        chemical_of = cache(self._chemical_of)
         for index, organisms in score_species(table):
             species_candidates, span = genes_of[index], mentions.spans[index]
             scored = []
@@ -158,7 +194,9 @@ class Genes(EntityRules):
                     resolver = self._resolver_of(kb)
                     document = partial(words, owner := mentions.owners[index])
                     forms = long_forms(mentions.docs[owner])
-                    long_form = forms.get(span.text, span.text * (span.text in forms.values()))
+                    long_form = forms.at(span.start_char, span.text)
+                    long_form = long_form or span.text * (span.text in forms.values())
+                    long_form = long_form or chemical_of(span.text, kb)
                     is_human = organism == HUMAN
                     genes = resolver.resolve(genes, span.text, is_human, document, long_form)
                 scored += [replace(c, score=round(c.score * probability, 4)) for c in genes]
@@ -167,6 +205,18 @@ class Genes(EntityRules):
         for index, ranked in zip(rescored, best_first(rescored.values()), strict=True):
             results[index] = ranked
         return results
+
+    def _chemical_of(self, text: str, genes: KnowledgeBase) -> str:
+        """Return the chemical with a short name, such as "IgM", that genes have only with other
+        capitals, or ""."""
+        assert self.knowledge is not None
+        if not is_acronym(text) or CHEMICAL not in self.knowledge.vocabularies:
+            return ""
+        kb, name = self.knowledge.vocabularies[CHEMICAL].kb, normalize_name(text)
+        rows, (row,) = kb.lookup_names([name]), genes.lookup_names([name])
+        if rows[0] < 0 or kb.name(rows[0]) != text or (row >= 0 and genes.name(row) == text):
+            return ""
+        return kb.preferred_name(int(kb.concepts_of_names(rows)[1][0]))
 
     @cached_property
     def _resolver_of(self) -> Callable[[KnowledgeBase], HomonymResolver]:
@@ -419,14 +469,16 @@ def _add_genes_by_symbol(
 
 def _mention_spellings(mentions: Mentions, indices: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """Return the normalised spellings to look up for each of these mentions, best first."""
-    owners = {mentions.owners[index] for index in indices}
-    definitions = {owner: long_forms(mentions.docs[owner]) for owner in owners}
+    shorts: dict[tuple[int, str], dict[str, None]] = defaultdict(dict)
+    for owner in {mentions.owners[index] for index in indices}:
+        for short, long in long_forms(mentions.docs[owner]).pairs():
+            shorts[owner, long.lower()][short] = None
     spellings = {}
     for index in indices:
-        texts = []
+        texts: Iterable[str] = ()
         if index < mentions.n_wholes:
-            text, forms = mentions.spans[index].text, definitions[mentions.owners[index]]
-            texts = [text, *(s for s, long in forms.items() if long.lower() == text.lower())]
+            text = mentions.spans[index].text
+            texts = text, *shorts.get((mentions.owners[index], text.lower()), ())
         spellings[index] = _spellings_of(mentions.queries[index].whole, *texts)
     return spellings
 

@@ -20,7 +20,7 @@ import srsly
 from spacy_bioel.dictionary.unambiguous import common_words, everyday_words
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.text.normalize import normalize_name
+from spacy_bioel.text.normalize import normalize_name, stem_of
 from spacy_bioel.types import Candidate
 
 # Contributions to a homonym's log-odds, chosen on training documents from BioRED, NLM-Gene and
@@ -50,6 +50,7 @@ class _GeneNames:
     short (frozenset): One-word names.
     long (tuple): The words of each longer name, with their weights.
     homolog_names (frozenset): The homologs' names only.
+    stems (frozenset): Stems of the words in all names.
     """
 
     symbol: str
@@ -57,6 +58,7 @@ class _GeneNames:
     short: frozenset[str]
     long: tuple[dict[str, float], ...]
     homolog_names: frozenset[str]
+    stems: frozenset[str]
 
 
 class WordsOfDocument:
@@ -87,28 +89,33 @@ class HomonymResolver:
         The sum of their scores stays the same, unless a short name means a little-known gene of
         which the document has no other name, or the document defines it as something else.
 
-        long_form (str): What the document defines the mention as, if it does.
+        long_form (str): What the mention is defined as, if anything.
         """
         if len(candidates) > 1:
             odds = [c.score * exp(self._log_odds(c.id, mention, document())) for c in candidates]
             factor = sum(c.score for c in candidates) / (sum(odds) or 1.0)
             pairs = zip(candidates, odds, strict=True)
             candidates = [replace(c, score=factor * o) for c, o in pairs]
-        if len(name := _compact(mention)) > _MAX_DOUBTFUL_LENGTH and mention != long_form:
+        stems = _stems_of(long_form)
+        is_clear = len(name := _compact(mention)) > _MAX_DOUBTFUL_LENGTH and len(stems) < 2
+        if is_clear and mention != long_form:
             return candidates
-        words = set(_alphanumeric_words(long_form)) - _FUNCTION_WORDS
         return [
             replace(c, score=c.score * _DOUBTFUL_SHARE)
-            if (words and self._is_another(c.id, words))
+            if (stems and stems.isdisjoint(self._names_of(c.id).stems))
             or self._is_doubtful(c.id, name, is_human, document)
             else c
             for c in candidates
         ]
 
-    def _is_another(self, id: str, words: set[str]) -> bool:
-        """Whether the words of a long form are not in the names of a gene."""
-        gene = self._names_of(id)
-        return words.isdisjoint(gene.short.union(*gene.long))
+    def genes_of(self, *names: str) -> list[str]:
+        """Return the ids of the genes with any of these normalised names."""
+        return self.kb.ids_of(self.kb.concepts_of_names(self.kb.lookup_names(names))[1])
+
+    def is_no_gene(self, ids: Sequence[str], long_form: str) -> bool:
+        """Whether a long form of several words shares none with the names of these genes."""
+        stems = _stems_of(long_form)
+        return len(stems) > 1 and all(stems.isdisjoint(self._names_of(id).stems) for id in ids)
 
     def _is_doubtful(
         self, id: str, name: str, is_human: bool, document: Callable[[], WordsOfDocument]
@@ -142,7 +149,7 @@ class HomonymResolver:
         """Return the share of a longer name that the document contains outside the mention."""
         own_words, coverage = set(_alphanumeric_words(mention)), 0.0
         for weights in names.long:
-            covered = sum(weights[w] for w in weights.keys() & document.words - own_words)
+            covered = sum(weights[w] for w in weights if w in document.words and w not in own_words)
             coverage = max(coverage, covered / sum(weights.values()))
         return coverage
 
@@ -162,6 +169,7 @@ class HomonymResolver:
             frozenset(s for s in short if len(s) >= _MIN_OTHER_NAME_LENGTH and not s.isdigit()),
             tuple(filter(None, (_word_weights(name) for name in names if " " in name))),
             frozenset(map(_compact, homolog_names)),
+            frozenset().union(*map(_stems_of, names)),
         )
 
 
@@ -170,6 +178,10 @@ def _word_weights(name: str) -> dict[str, float]:
     common = common_words()
     words = (word for word in _alphanumeric_words(name) if word not in _FUNCTION_WORDS)
     return {word: log1p(1e6 / (1 + common.get(word, 0.0))) for word in words}
+
+
+def _stems_of(name: str) -> set[str]:
+    return {stem_of(word) for word in _alphanumeric_words(name) if word not in _FUNCTION_WORDS}
 
 
 def _alphanumeric_words(text: str) -> list[str]:

@@ -17,12 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.tokens import Doc
 
-from spacy_bioel.doc import long_forms
+from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.entities import Candidates, EntityRules, LinkerKnowledge, Mentions, Query
 from spacy_bioel.errors import BioelError, Errors, shortened
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.settings import LinkerSettings
+from spacy_bioel.text.normalize import subscripts
+from spacy_bioel.text.sentences import LongForms
 from spacy_bioel.types import Candidate, Link, ScoredSpan
 
 # Reserved names, not allowed for facts: link fields in tables and JSON, and Span extensions.
@@ -144,12 +146,16 @@ class RuleSet:
                         raise _error(rules, Errors.B498, span=span, n=len(docs[i]))
         return current
 
-    def forms_of(self, doc: Doc, *, settings: LinkerSettings) -> dict[str, str]:
-        """Return long forms of short forms in a document; its own definitions take precedence."""
-        forms: dict[str, str] = {}
+    def forms_of(self, doc: Doc, *, settings: LinkerSettings) -> LongForms:
+        """Return long forms of short forms in a document; its own definitions take precedence.
+
+        Words with subscripts in brackets are short forms too.
+        """
+        text = text_of(doc)
+        forms = {text[start:end]: plain for start, end, plain in subscripts(text)}
         for _, rules in self.overriding("short_forms"):
             forms |= _run(rules, "short_forms", doc)
-        return forms | long_forms(doc) if settings.abbreviations else forms
+        return forms | (long_forms(doc) if settings.abbreviations else LongForms())
 
     def why_other(
         self, doc: Doc, starts: NDArray[np.int64], ends: NDArray[np.int64]

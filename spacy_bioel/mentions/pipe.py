@@ -40,7 +40,7 @@ from spacy_bioel.models.torch_io import network_of, weights_from_bytes, weights_
 from spacy_bioel.parallel import in_halves
 from spacy_bioel.pipe import SavedParts, StoredPipe, listens, require_token_vectors
 from spacy_bioel.settings import MentionSettings
-from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line
+from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line, subscripts
 from spacy_bioel.text.sentences import find_forms
 from spacy_bioel.types import BoolArray, FloatArray, IntArray, ScoredSpan
 
@@ -178,29 +178,31 @@ class MentionDetector(StoredPipe[MentionSettings]):
             raise BioelError(Errors.B053.format(name=self.name))
         require_token_vectors(self.model, docs)
         scored: list[list[ScoredSpan]] = [[] for _ in docs]
-        read_docs, kept_tokens = self._without_line_breaks(docs)
+        read_docs, words = self._as_read(docs)
         if not any(map(len, read_docs)):
             return scored
         batch, lowest = self._batch(read_docs), min(self.cfg["threshold"], min_probability)
         spans, probabilities = find_spans(self.model, batch, min_probability=lowest)
         offsets = np.cumsum([0] + [len(doc) for doc in read_docs])
         doc_indices = np.searchsorted(offsets, spans[:, 0], side="right") - 1
-        tokens = np.concatenate(kept_tokens)
-        starts, ends = tokens[spans[:, 0]], tokens[spans[:, 1] - 1] + 1
+        first, last = np.concatenate(words).T
+        starts, ends = first[spans[:, 0]], last[spans[:, 1] - 1] + 1
         columns = (doc_indices, starts, ends, spans[:, 2], probabilities)
         for doc_index, start, end, label, p in zip(*(c.tolist() for c in columns), strict=True):
             scored[doc_index].append((start, end, self.labels[label], p))
         return scored
 
-    def _without_line_breaks(self, docs: list[Doc]) -> tuple[list[Doc], list[IntArray]]:
-        """Return the documents as the network reads them, and the indices of the tokens kept.
+    def _as_read(self, docs: list[Doc]) -> tuple[list[Doc], list[IntArray]]:
+        """Return the documents as the network reads them, and the first and last token of each
+        word.
 
-        Line breaks are dropped, unless the token vectors come from another pipe.
+        Line breaks are dropped, and words with subscripts are joined, unless the token vectors come
+        from another pipe.
         """
         if listens(self.model):
-            return docs, [np.arange(len(doc)) for doc in docs]
-        kept = [_tokens_without_breaks(doc) for doc in docs]
-        return [_doc_of_tokens(doc, tokens) for doc, tokens in zip(docs, kept, strict=True)], kept
+            return docs, [np.arange(len(doc))[:, None].repeat(2, axis=1) for doc in docs]
+        words = [_words_of(doc) for doc in docs]
+        return [_doc_of_words(*pair) for pair in zip(docs, words, strict=True)], words
 
     def _batch(self, docs: list[Doc]) -> MentionBatch:
         return match_gazetteer(self.gazetteer, docs, max_width=self.model.attrs["max_width"])
@@ -220,7 +222,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
                 doc.set_ents(filter_spans(spans))
 
     def learn(self, examples: Sequence[Example]) -> float | None:
-        docs, _ = self._without_line_breaks([example.predicted for example in examples])
+        docs, _ = self._as_read([example.predicted for example in examples])
         if not any(map(len, docs)):
             return None
         scores, backprop = self.model.begin_update(self._batch(docs))
@@ -242,8 +244,8 @@ class MentionDetector(StoredPipe[MentionSettings]):
         """
         examples, key = list(examples), self.cfg["gold_key"]
         gold, probabilities, annotated, offset = [], [], [], 0
-        _, kept = self._without_line_breaks([example.predicted for example in examples])
-        for example, tokens in zip(examples, kept, strict=True):
+        _, words = self._as_read([example.predicted for example in examples])
+        for example, (tokens, _) in zip(examples, map(np.transpose, words), strict=True):
             of_gold = [
                 (s.start, s.end, s.label, s.probability) for s in gold_spans(example, key=key)
             ]
@@ -294,20 +296,32 @@ def _unpickle_detector(make: Callable[[], MentionDetector], data: bytes) -> Ment
     return make().from_bytes(data)
 
 
-def _tokens_without_breaks(doc: Doc) -> IntArray:
-    """Return the token indices of a document, leaving out white space other than blank lines."""
+def _words_of(doc: Doc) -> IntArray:
+    """Return the first and the last token of each word, leaving out white space other than blank
+    lines. "H(2)O" is one word. Shape (n, 2)."""
     white_space = np.flatnonzero(doc.to_array([IS_SPACE]).ravel()).tolist()
-    breaks = [i for i in white_space if not BLANK_LINE.search(doc[i].text)]
-    return np.delete(np.arange(len(doc)), breaks)
+    left_out = [i for i in white_space if not BLANK_LINE.search(doc[i].text)]
+    last = np.arange(len(doc))
+    for start, end, _ in subscripts(text_of(doc)):
+        if (span := doc.char_span(start, end)) is not None:
+            last[span.start] = span.end - 1
+            left_out += range(span.start + 1, span.end)
+    return np.delete(np.stack([np.arange(len(doc)), last], axis=1), left_out, axis=0)
 
 
-def _doc_of_tokens(doc: Doc, kept: IntArray) -> Doc:
-    """Return a document with only the kept tokens, and a space wherever tokens were left out."""
-    if len(kept) == len(doc):
+def _doc_of_words(doc: Doc, words: IntArray) -> Doc:
+    """Return a document of words, with a space wherever tokens between them are left out."""
+    if len(words) == len(doc):
         return doc
-    tokens, is_gap = [doc[i] for i in kept.tolist()], np.append(kept[1:], len(doc)) - kept > 1
-    spaces = [bool(token.whitespace_ or gap) for token, gap in zip(tokens, is_gap, strict=True)]
-    return Doc(doc.vocab, [token.text for token in tokens], spaces)
+    first, last = words.T
+    texts = [
+        doc[i].text if i == j else doc[i : j + 1].text.replace("(", "").replace(")", "")
+        for i, j in words.tolist()
+    ]
+    is_gap = np.append(first[1:], len(doc)) - last > 1
+    ends = [doc[i].whitespace_ for i in last.tolist()]
+    spaces = [bool(end or gap) for end, gap in zip(ends, is_gap.tolist(), strict=True)]
+    return Doc(doc.vocab, texts, spaces)
 
 
 def match_gazetteer(gazetteer: Gazetteer, docs: list[Doc], *, max_width: int) -> MentionBatch:
@@ -323,13 +337,17 @@ def match_gazetteer(gazetteer: Gazetteer, docs: list[Doc], *, max_width: int) ->
 
 def _match_defined_forms(gazetteer: Gazetteer, doc: Doc, *, max_width: int) -> IntArray:
     """Match short forms that the document defines, using their long forms. Shape (n, 3)."""
-    matches, long_of = list[tuple[int, int, int]](), long_forms(doc)
-    char_spans = find_forms(text_of(doc), long_of)
-    masks = gazetteer.names.find(name_keys(normalize_names(list(long_of.values()))))
-    for short, mask in zip(long_of, masks, strict=True):
-        bits = [DEFINED_FORM, *unpack_bits(mask[None])[1].tolist()]
-        for start_char, end_char in char_spans[short]:
+    matches, forms = list[tuple[int, int, int]](), long_forms(doc)
+    long = list(dict.fromkeys(long for _, long in forms.pairs()))
+    masks = gazetteer.names.find(name_keys(normalize_names(long)))
+    bits = {
+        long_form: [DEFINED_FORM, *unpack_bits(mask[None])[1].tolist()]
+        for long_form, mask in zip(long, masks, strict=True)
+    }
+    for short, char_spans in find_forms(text_of(doc), forms).items():
+        for start_char, end_char in char_spans:
             span = doc.char_span(start_char, end_char)
             if span is not None and len(span) <= max_width:
-                matches += [(span.start, len(span) - 1, bit) for bit in bits]
+                long_form = forms.at(start_char, short) or ""
+                matches += [(span.start, len(span) - 1, bit) for bit in bits[long_form]]
     return np.array(matches, dtype=np.int64).reshape(-1, 3)

@@ -257,16 +257,16 @@ def add_defined_forms(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]
     """Add every occurrence of a short form that the document defines for a mention, such as "AKI"
     in "acute kidney injury (AKI)", with the mention's label and probability.
 
-    Mentions with the same tokens are replaced. An occurrence that overlaps any other mention is not
-    added.
+    Mentions with the same tokens are replaced, or dropped where the document defines the short form
+    as something else. An occurrence that overlaps any other mention is not added.
     """
     forms = long_forms(doc)
     if not (forms and spans):
         return list(spans)
     texts = map(on_one_line, texts_of(doc, spans))
     mention_of_text = {text: span[2:] for text, span in zip(texts, spans, strict=True)}
-    meant = {short: mention_of_text.get(on_one_line(long)) for short, long in forms.items()}
-    defined = {short: mention for short, mention in meant.items() if mention}
+    meant = {pair: mention_of_text.get(on_one_line(pair[1])) for pair in forms.pairs()}
+    defined = dict.fromkeys(short for (short, _), mention in meant.items() if mention)
     selected = SpansByToken(spans)
     for short, char_spans in find_forms(text_of(doc), defined).items():
         for char_span in char_spans:
@@ -274,5 +274,6 @@ def add_defined_forms(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]
                 continue
             near = selected.overlapping(span.start, span.end)
             if all(s[:2] == (span.start, span.end) for s in near):
-                selected.replace(near, (span.start, span.end, *defined[short]))
+                mention = meant[short, forms.at(char_span[0], short) or ""]
+                selected.replace(near, mention and (span.start, span.end, *mention))
     return sorted(selected, key=lambda s: s[:3])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from types import SimpleNamespace
@@ -49,6 +49,20 @@ def normalize_name(name: str) -> str:
     folded = unicodedata.normalize("NFKD", _SYMBOLS.sub(" ", name)).lower().translate(_FOLD)
     folded = "".join([c for c in folded if not unicodedata.combining(c)])
     return _WORD_SEPARATORS.sub(" ", folded).strip()
+
+
+# After a symbol or a Greek letter: "asthma(12)" cites a reference.
+_SUBSCRIPTED = re.compile(
+    rf"(?<![^\W_])(?:[a-z]?(?:[A-Z][a-z]?){{1,5}}|{'|'.join([*GREEK, *GREEK.values()])})"
+    r"(?:\(\d{1,2}[A-Za-z]?\)[A-Za-z]{0,5}){1,4}(?![^\W_])"
+)
+
+
+def subscripts(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the words with subscripts in brackets, as in old abstracts ("H(2)O"): where they start
+    and end, and as they are usually written ("H2O")."""
+    for match in _SUBSCRIPTED.finditer(text) if "(" in text else ():
+        yield *match.span(), match[0].replace("(", "").replace(")", "")
 
 
 def on_one_line(text: str) -> str:

@@ -9,9 +9,11 @@ kidney injury)", is accepted too.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 
-from spacy_bioel.text.normalize import BLANK_LINE
+from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, stem_of
 
 # Possible sentence ends: after a full stop and white space, or at the end of a line. Expressions
 # that begin with a class of characters are the fastest to search for.
@@ -100,18 +102,69 @@ _CITATION = re.compile(r"\bet al\b|\b(?:19|20)\d\d[a-z]?\s*$")
 _SENTENCE_END = re.compile(r"[.!?](?:(?<=[\w)\]]{3}.)|(?<=[\w)\]]{3}\s.))\s+(?=[^\w\s]*[A-Z0-9])")
 _LONG_FORM_BORDERS = (_SENTENCE_END, BLANK_LINE, re.compile(r";\s"))
 _LATIN = str.maketrans("αβγδεκλμ", "abgdeklm")  # "TNF-α" matches "tumor necrosis factor alpha"
+_FUNCTION_WORDS = frozenset("of the and in for to with by or a an".split())
 _MAX_SHORT_CHARS = 10
 _MAX_LONG_CHARS = 250
 _SHORT_BINOMIAL = re.compile(r"(?<!\w)([A-Z])\.\s?([a-z]{3,})(?!\w)")
 _BINOMIAL = re.compile(r"(?<!\w)(([A-Z])[a-z]{2,} ([a-z]{3,}))(?!\w)")
 
 
-def find_abbreviations(text: str) -> dict[str, str]:
-    """Return the long forms of short forms as defined in the text; the first definition counts."""
-    long_forms: dict[str, str] = {}
+class LongForms(dict[str, str]):
+    """The long form of each short form that a text defines, by its first definition.
+
+    others (dict): For short forms that are defined as different things, the start of each
+        definition and its long form.
+    """
+
+    def __init__(self, forms: Mapping[str, str] | Iterable[tuple[str, str]] = ()) -> None:
+        super().__init__(forms)
+        self.others: dict[str, list[tuple[int, str]]] = {}
+
+    def at(self, offset: int, short: str) -> str | None:
+        """Return what a short form means at a character offset, by the last definition before."""
+        if (meanings := self.others.get(short)) is None:
+            return self.get(short)
+        n_before = bisect_right(meanings, offset, key=itemgetter(0))
+        return meanings[max(n_before - 1, 0)][1]
+
+    def define(self, start: int, short: str, long: str) -> None:
+        """Add a definition. Another meaning has to be spelled by the initials of its words, because
+        numbers of samples and figures in brackets look like definitions."""
+        first = self.setdefault(short, long)
+        if short in self.others or (_is_initialism(short, long) and _differ(first, long)):
+            self.others.setdefault(short, [(0, first)]).append((start, long))
+
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Yield all short forms with each of their long forms."""
+        yield from self.items()
+        yield from ((short, long) for short, more in self.others.items() for _, long in more[1:])
+
+    def __ror__(self, forms: Mapping[str, str]) -> LongForms:  # type: ignore[override]
+        """Return `forms | self`, with all definitions."""
+        merged = LongForms({**forms, **self})
+        merged.others = self.others
+        return merged
+
+
+def _is_initialism(short: str, long: str) -> bool:
+    """Whether the letters of a short form are the initials of a long form, or of its only word."""
+    words = [word for word in _WORD_OR_PART.findall(long.lower()) if word not in _FUNCTION_WORDS]
+    initials = "".join(word[0] for word in words)
+    return len(words) == 1 or initials == "".join(filter(str.isalnum, short.removesuffix("s"))).lower()
+
+
+def _differ(first: str, long: str) -> bool:
+    """Whether at most half of the words of two long forms are the same."""
+    words, others = (set(map(stem_of, normalize_name(text).split())) for text in (first, long))
+    return 2 * len(words & others) <= max(len(words), len(others))
+
+
+def find_abbreviations(text: str) -> LongForms:
+    """Return the long forms of short forms as defined in the text."""
+    long_forms = LongForms()
     for match in _BRACKETED.finditer(text):
-        for short, long in _definitions(text, match):
-            long_forms.setdefault(short, long)
+        for start, short, long in _definitions(text, match):
+            long_forms.define(start, short, long)
             break
     return long_forms
 
@@ -125,20 +178,20 @@ def find_short_binomials(text: str) -> dict[str, str]:
     return {m[0]: longs[m[1], m[2]] for m in shorts if (m[1], m[2]) in longs}
 
 
-def expand_abbreviations(mention: str, long_forms: Mapping[str, str]) -> str:
-    """Replace the known short forms in a mention, such as "AKI patients", with their long forms."""
-    if (long := _long_form_of(mention, long_forms)) is not None:
+def expand_abbreviations(mention: str, long_form: Callable[[str], str | None]) -> str:
+    """Replace the known short forms in a mention, such as "AKI patients", with their long forms.
+
+    long_form (Callable): Returns the long form of a short form, or None.
+    """
+
+    def expanded(word: str) -> str | None:
+        return long_form(word) or (long_form(word[:-1]) if word.endswith("s") else None)  # "AKIs"
+
+    if long := expanded(mention) or (long_form(mention + "s") if mention.isupper() else None):
         return long
-    if mention.isupper() and mention + "s" in long_forms:
-        return long_forms[mention + "s"]
     # Drop a bracketed short form: "adenomatous polyposis coli (APC) tumours".
-    mention = _BRACKETED.sub(lambda m: "" if m[1] in long_forms else m[0], mention)
-    return " ".join([_long_form_of(word, long_forms) or word for word in mention.split()])
-
-
-def _long_form_of(word: str, long_forms: Mapping[str, str]) -> str | None:
-    """Return the long form of a short form, or of its plural: "AKIs"."""
-    return long_forms.get(word) or (long_forms.get(word[:-1]) if word.endswith("s") else None)
+    mention = _BRACKETED.sub(lambda m: "" if long_form(m[1]) else m[0], mention)
+    return " ".join([expanded(word) or word for word in mention.split()])
 
 
 def find_forms(text: str, short_forms: Collection[str]) -> dict[str, list[tuple[int, int]]]:
@@ -171,18 +224,20 @@ def find_forms(text: str, short_forms: Collection[str]) -> dict[str, list[tuple[
     return places
 
 
-def _definitions(text: str, match: re.Match[str]) -> Iterator[tuple[str, str]]:
-    """Yield the definitions that a bracket may contain, "long (short)" before "short (long)"."""
+def _definitions(text: str, match: re.Match[str]) -> Iterator[tuple[int, str, str]]:
+    """Yield the definitions that a bracket may contain: where each begins, and both forms; "long
+    (short)" before "short (long)"."""
     if _CITATION.search(match[1]):
         return
-    inner, *rest = map(str.strip, re.split(r"[,;]|\bor\b", match[1], maxsplit=1))
+    inner, *rest = map(str.strip, re.split(r"[,;]|\bor\b", match[1], maxsplit=2))
     before = text[max(0, match.start() - _MAX_LONG_CHARS) : match.start()]
     ends = [end.end() for border in _LONG_FORM_BORDERS for end in border.finditer(before)]
     # Drop opening brackets, as in "dopamine ([DA]1)".
     before = before[max(ends, default=0) :].rstrip(" \n\t([")
     words = list(_NON_SPACE.finditer(before))
-    if rest and is_short_form(inner) and _long_form_start(inner, rest[0]) == 0:
-        yield inner, rest[0]  # "(MPA, mycophenolic acid)"
+    is_pair = rest and is_short_form(inner) and not is_short_form(rest[0])
+    if is_pair and _long_form_start(inner, rest[0]) == 0:
+        yield match.start(), inner, rest[0]  # "(MPA, mycophenolic acid)"
     if not inner or not words:
         return
     if is_short_form(inner):
@@ -193,10 +248,10 @@ def _definitions(text: str, match: re.Match[str]) -> Iterator[tuple[str, str]]:
         if start is None:
             start = _reordered_start(inner, window)
         if start is not None:
-            yield inner, window[start:]
+            yield match.start(), inner, window[start:]
     short = words[-1].group()
     if is_short_form(short) and " " in inner and _long_form_start(short, inner) == 0:
-        yield short, inner
+        yield text.rindex(short, 0, match.start()), short, inner
 
 
 def is_short_form(word: str) -> bool:

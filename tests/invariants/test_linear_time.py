@@ -23,7 +23,8 @@ MAX_RATIO = 5.0
 TEXTS = [
     "'.'", "'1,'", "'1.'", "'-'", "'('", "variant forms", "variants in brackets", "tabs", "bullets",
     "mixed note", "clinical short forms", "short form after definition", "new definitions",
-    "new symbols in organisms", "genes by slash", "gene lists", "genes of organisms", "organisms",
+    "new definitions of genes", "new symbols in organisms", "genes by slash", "gene lists",
+    "genes of organisms", "organisms",
     "lines no fever", "fevers absent", "cues alone", "without full stops", "questions", "table",
     "measurements", "new typos", "new headers", "a cue and then", "a header and then", "composites",
     "fever and then '\\t'", "fever and then '-'",

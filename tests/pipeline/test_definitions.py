@@ -87,5 +87,5 @@ def test_a_short_form_is_not_the_end_of_another():
 def test_singulars_of_short_forms():
     forms = {"GCTs": "Giant cell tumors"}
     assert find_forms("GCTs or a GCT", forms) == {"GCTs": [(0, 4), (10, 13)]}
-    assert expand_abbreviations("GCT", forms) == "Giant cell tumors"
-    assert expand_abbreviations("GCT 3", forms) == "GCT 3"
+    assert expand_abbreviations("GCT", forms.get) == "Giant cell tumors"
+    assert expand_abbreviations("GCT 3", forms.get) == "GCT 3"

@@ -86,7 +86,7 @@ def test_a_definition_stays_in_its_sentence(text, expected):
 )
 def test_expand_abbreviations(mention, expected):
     forms = {"AKI": "acute kidney injury", "As": "arsenic"}
-    assert expand_abbreviations(mention, forms) == expected
+    assert expand_abbreviations(mention, forms.get) == expected
 
 
 def test_short_forms_are_found_as_whole_words():
