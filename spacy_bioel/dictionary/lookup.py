@@ -6,9 +6,11 @@ looks for reasons to reject it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +20,8 @@ from spacy.tokens import Doc
 
 from spacy_bioel.dictionary.span_matches import (
     COMMA,
+    DASH,
+    LINE,
     NOTHING,
     SpanMatches,
     WordTable,
@@ -37,7 +41,7 @@ from spacy_bioel.dictionary.written_forms import WrittenForms, has_mostly_codes,
 from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.explanation import Considered, Trace
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
-from spacy_bioel.kb.columns import offsets_of, positions_of
+from spacy_bioel.kb.columns import find_sorted, offsets_of, positions_of
 from spacy_bioel.kb.gazetteer import NEGATIONS, BagsOfWords, stem_key
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import Misspellings
@@ -57,9 +61,9 @@ from spacy_bioel.text.normalize import (
 from spacy_bioel.text.sentences import broken_words
 from spacy_bioel.types import BoolArray, DoubleArray, IntArray
 
-# Differences between a string and a name: none; plural, British spelling, or the adjective of a
+# Differences between a string and a name: none; plural or British spelling; the adjective of a
 # one-word name; word order; words of the same family ("bowing", "bowed"); the last two combined.
-EQUAL, SPELLED, ORDERED, FAMILY, FAMILY_ORDERED = range(5)
+EQUAL, SPELLED, ADJECTIVE, ORDERED, FAMILY, FAMILY_ORDERED = range(6)
 _OTHER_MEANING = FAMILY_ORDERED + 1
 _SAMPLE_SIZE = 1000  # concepts or names sampled to estimate properties of a knowledge base
 # A concept with fewer descendants than this is never too general: with small knowledge bases, users
@@ -68,8 +72,9 @@ _MIN_BELOW_TOO_GENERAL = 100
 _MIN_ADJECTIVE_LENGTH = 6  # min. letters in an adjective whose stem differs from its noun's
 # Probability that a span means the name it matches, for each kind of difference between the two,
 # from EQUAL to FAMILY_ORDERED.
-PROBABILITIES = np.array([0.95, 0.9, 0.85, 0.75, 0.6])
+PROBABILITIES = np.array([0.95, 0.9, 0.9, 0.85, 0.75, 0.6])
 _DEFAULTS = DictionarySettings()
+_SIGN = re.compile(r"(?<=\w)(?:\+|[-−](?!\w))")  # "CD4+", "CD28-"
 TYPO_FACTOR = 0.9  # applied to the probability once for each misspelled word
 
 
@@ -96,12 +101,14 @@ class NameMatch(NamedTuple):
     difference (int): EQUAL to FAMILY_ORDERED.
     is_single (bool): Whether the string is one word.
     has_comma (bool): Whether the name has a comma.
+    has_sign (bool): Whether a word in the name has a sign, as in "CD4+".
     """
 
     row: int
     difference: int
     is_single: bool = False
     has_comma: bool = False
+    has_sign: bool = False
 
 
 class MatchedNames(NamedTuple):
@@ -206,14 +213,19 @@ class DictionaryLookup:
 
     def _match(self, words: WordTable, matches: SpanMatches) -> MatchedNames:
         """Return the spans that match a name, including those with a reason to reject them."""
-        strings = self._strings(words, matches)
-        names = [self._match_string(string, bag) for string, bag in strings]
+        names = [
+            min((self._match_string(string, bag) for string in strings), key=itemgetter(1))
+            for strings, bag in self._strings(words, matches)
+        ]
         table = np.array(names, dtype=np.int64).reshape(-1, len(NameMatch._fields))
-        rows, difference, single, has_comma = table.T
+        rows, difference, single, has_comma, has_sign = table.T
         start, end, is_replaced = matches.start, matches.end, matches.substitute >= 0
-        is_cut = count_in(words.separator == COMMA, np.minimum(start + 1, len(words)), end) > 0
-        fits = ~is_cut | ((has_comma > 0) & (difference <= SPELLED) & ~is_replaced)
-        fits &= (single == 0) | (difference <= SPELLED)
+        inside, may_end = np.minimum(start + 1, len(words)), words.may_end_before()[end]
+        is_cut = count_in(words.separator == COMMA, inside, end) > 0
+        is_dashed = count_in(words.separator == DASH, inside, end) > 0
+        fits = ~is_cut | ((has_comma > 0) & (difference <= SPELLED) & ~is_replaced & may_end)
+        fits &= ~is_dashed | (may_end & (difference <= ORDERED))
+        fits &= (single == 0) | (difference <= ADJECTIVE)
         # "Shortness of breath and leg swelling" does not mean a short leg.
         fits &= (matches.gap == end) | (difference <= ORDERED)
         # "8, 9" is not "VIII nerve", although nerve names differ only in their number.
@@ -221,12 +233,11 @@ class DictionaryLookup:
         kept = np.flatnonzero(fits & (rows >= 0))
         matches, rows, difference, single = matches.take(kept), *table[kept, :3].T
         start, end, is_replaced = matches.start, matches.end, is_replaced[kept]
-        # "Renal" is as good a match for "kidney" as "retinal" is for "retina".
-        is_adjective = is_replaced & (end - start == 1)
+        difference[is_replaced & (end - start == 1)] = ADJECTIVE  # "renal"
+        is_adjective = difference == ADJECTIVE
         pairs = zip(words.forms, words.corrected, strict=True)
         is_typo = np.array([form != corrected for form, corrected in pairs], dtype=bool)[words.form]
         n_typos = count_in(is_typo & ~words.is_short_form, start, end)
-        difference = np.where(is_adjective, SPELLED, difference)
         shares = self.bags_of_words.substitutes.share_of(matches.substitute)
         factor = np.sqrt(np.where(is_replaced & ~is_adjective, shares, 1.0))
         probability = PROBABILITIES[difference] * factor * TYPO_FACTOR**n_typos
@@ -235,11 +246,38 @@ class DictionaryLookup:
         added = self.kb.is_added[rows] & is_equal & (single > 0)
         probability[added] = np.maximum(probability[added], PROBABILITIES[EQUAL])
         reasons = self._reasons_against(words, matches, rows, single > 0)
+        for i in np.flatnonzero(has_sign[kept]).tolist():
+            (span_start,), (span_end,) = words.char_spans(start[[i]], end[[i]])
+            text = text_of(words.docs[words.doc[start[i]]])[span_start : span_end + 2]
+            signs, name_signs = _SIGN.findall(text), _SIGN.findall(self.kb.names[int(rows[i])])
+            if signs and signs != name_signs:
+                reasons[i] = "another sign than in the name"
+        adjectives = np.flatnonzero(is_adjective)
+        modify = self._modify_nouns(words, start[adjectives])
+        for i in adjectives[modify].tolist():
+            reasons[i] = reasons[i] or "an adjective of a noun in other names"
         return MatchedNames(matches, rows, reasons, probability, is_equal)
 
-    def _strings(self, words: WordTable, matches: SpanMatches) -> list[tuple[str, int]]:
-        """Return the string to look up for each span, and the bag that the span matches."""
-        strings = []
+    def _modify_nouns(self, words: WordTable, word: IntArray) -> BoolArray:
+        """Return whether each of these words modifies a noun that it is a phrase of names with.
+
+        "Tibial plateau" is not the tibia. The noun may also be before a dash or comma, as in
+        "Muscle - Skeletal". Shape (n,), as `word`.
+        """
+        keys, last = words.keys, len(words) - 1
+        after, before = np.minimum(word + 1, last), np.maximum(word - 1, 0)
+        is_next = (word < last) & (words.separator[after] <= LINE)
+        is_before = np.isin(words.separator[word], (DASH, COMMA))
+        phrases = np.stack([keys[word] + keys[after], keys[word] + keys[before]])
+        are_phrases = find_sorted(self.bags_of_words.phrases, phrases)[1]
+        return (are_phrases & [is_next, is_before]).any(axis=0)
+
+    def _strings(self, words: WordTable, matches: SpanMatches) -> Iterator[tuple[list[str], int]]:
+        """Yield the strings to look up for each span, and the bag that the span matches.
+
+        The part may be named before the whole: "Nerve - Tibial" is the tibial nerve.
+        """
+        dashes = set(np.flatnonzero(words.separator == DASH).tolist())
         columns = [column.tolist() for column in vars(matches).values()]
         for start, end, gap, resume, bag, replaced, substitute in zip(*columns, strict=True):
             span_words = [words.corrected[form] for form in words.form[start:end].tolist()]
@@ -248,9 +286,10 @@ class DictionaryLookup:
             if words.expanded:
                 for i, word in enumerate(span_words):
                     span_words[i] = " ".join(words.expanded.get(start + i, [word]))
-            del span_words[gap - start : resume - start]
-            strings.append((" ".join(span_words), bag))
-        return strings
+            strings = [" ".join(span_words[: gap - start] + span_words[resume - start :])]
+            for dash in sorted(dashes.intersection(range(start + 1, end))) if gap == end else ():
+                strings.append(" ".join(span_words[dash - start :] + span_words[: dash - start]))
+            yield strings, bag
 
     def _reasons_against(
         self, words: WordTable, matches: SpanMatches, rows: IntArray, is_single: BoolArray
@@ -394,10 +433,11 @@ def _most_similar_name(kb: KnowledgeBase, bags: BagsOfWords, string: str, bag: i
             is_singular_preferred = preferred[i] and _singular_words(other) == singular
             candidates.append((not is_singular_preferred, differences[i], rows[i], other))
         _, _, row, name = min(candidates)
-    if difference > FAMILY_ORDERED:
-        return NameMatch(-1, FAMILY_ORDERED)
+    if difference == _OTHER_MEANING:
+        return NameMatch(-1, _OTHER_MEANING)
     content_words = [word for word in words if word not in LINKING_WORDS] or words
-    return NameMatch(row, difference, len(content_words) == 1, "," in name)
+    has_sign = bool(_SIGN.search(name))
+    return NameMatch(row, difference, len(content_words) == 1, "," in name, has_sign)
 
 
 def _difference(words: list[str], name: str) -> int:
@@ -408,7 +448,7 @@ def _difference(words: list[str], name: str) -> int:
     if list(map(singular_of, words)) == list(map(singular_of, name_words)):
         return SPELLED
     if len(words) == len(name_words) == 1 and _may_be_adjective(words[0], name_words[0]):
-        return SPELLED if stem_of(words[0]) == stem_of(name_words[0]) else _OTHER_MEANING
+        return ADJECTIVE if stem_of(words[0]) == stem_of(name_words[0]) else _OTHER_MEANING
     if is_amount(name_words) and amount_of(words) == amount_of(name_words):
         return FAMILY
     # "Seizures were absent" does not mean absence seizures.

@@ -11,8 +11,9 @@ two running sums, and replacing a word takes one subtraction and one addition.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from operator import itemgetter
@@ -217,6 +218,8 @@ _MIN_SHARE_OF_CONCEPTS = 0.04
 _SHARE_OF_NOUNS = 0.8  # share for adjectives and their nouns, which come from other vocabularies
 # "No testis" is a synonym of "Absent testis", but "no seizure" is not an absence seizure.
 NEGATIONS = frozenset("no not non without never none nor".split())
+_GLUED_BRACKET = re.compile(r"\w[(\[]")
+_PREPOSITIONS = frozenset("of in with without to by due from for on at".split())
 # Words that may be added to the name of a changed amount: "low serum potassium level".
 _WORDS_WITH_AMOUNTS = ((), ("serum",), ("plasma",), ("level",), ("serum", "level"))
 _MAX_STEP = 8  # each name is compared with up to seven names that differ from it in one word
@@ -263,6 +266,7 @@ class BagsOfWords:
     words: dict[str, int]  # number of names with each word
     substitutes: Substitutes
     long: KeyMasks  # keys of the first MAX_WORDS words of longer names, with their maximum length
+    phrases: KeyArray  # keys of two words that end a noun phrase in a name, ascending
 
     def rows_of(self, bag: int) -> list[int]:
         """Return the name rows of a bag, by its number from 1."""
@@ -274,7 +278,8 @@ class BagsOfWords:
 
         nouns (Mapping[str, str] | None): Nouns by adjective, such as "kidney" for "renal".
         """
-        split_names = [words_of(name) for name in normalize_names(list(kb.names))]
+        names = list(kb.names)
+        split_names = [words_of(name) for name in normalize_names(names)]
         counts = Counter(word for words in split_names for word in dict.fromkeys(words))
         stems: dict[str, int] = {}
         stem_numbers = {
@@ -296,7 +301,10 @@ class BagsOfWords:
         rows = np.append(np.arange(len(name_bags)), rows_of_amounts)
         order = np.argsort(keys, kind="stable")
         bags, starts = np.unique(keys[order], return_index=True)
-        substitutes = _substitutes(kb, name_bags, name, stem, stem_keys, tuple(stems))
+        # In "T(reg)", "reg" is not a word that a synonym could replace.
+        is_whole = np.array([not _GLUED_BRACKET.search(name) for name in names], dtype=bool)[name]
+        of_words = name[is_whole], stem[is_whole]
+        substitutes = _substitutes(kb, name_bags, *of_words, stem_keys, tuple(stems))
         pairs = [(adjective, noun, adjective) for adjective, noun in (nouns or {}).items()]
         pairs += [(noun, adjective, "") for adjective, noun in (nouns or {}).items()]
         substitutes += [
@@ -311,6 +319,7 @@ class BagsOfWords:
             dict(counts),
             Substitutes.from_pairs(substitutes),
             _long_names(split_names),
+            np.unique(np.array(list(_phrases(split_names)), dtype=np.uint64)),
         )
 
 
@@ -323,6 +332,14 @@ def _amounts(words: list[str]) -> list[int]:
     added = [sum(map(stem_key, words)) for words in _WORDS_WITH_AMOUNTS]
     directions = map(stem_key, MORE_OR_LESS[sign])
     return [(key + direction + words) & KEY_MASK for direction in directions for words in added]
+
+
+def _phrases(split_names: Sequence[list[str]]) -> Iterator[int]:
+    """Yield the keys of the last two words of the noun phrases in names: "tibial plateau of"."""
+    for words in split_names:
+        for first, last, after in zip(words, words[1:], [*words[2:], "of"], strict=False):
+            if after in _PREPOSITIONS and not LINKING_WORDS.intersection((first, last)):
+                yield (stem_key(first) + stem_key(last)) & KEY_MASK
 
 
 def _long_names(split_names: Sequence[list[str]]) -> KeyMasks:
