@@ -50,6 +50,7 @@ from spacy_bioel.text.normalize import (
     AMOUNT_WORDS,
     LINKING_WORDS,
     amount_of,
+    are_forms_of_one_word,
     is_amount,
     linking_words_of,
     normalize_name,
@@ -287,8 +288,11 @@ class DictionaryLookup:
                 for i, word in enumerate(span_words):
                     span_words[i] = " ".join(words.expanded.get(start + i, [word]))
             strings = [" ".join(span_words[: gap - start] + span_words[resume - start :])]
-            for dash in sorted(dashes.intersection(range(start + 1, end))) if gap == end else ():
-                strings.append(" ".join(span_words[dash - start :] + span_words[: dash - start]))
+            is_whole = gap == end and substitute < 0
+            for dash in dashes.intersection(range(start + 1, end)) if is_whole else ():
+                whole, part = span_words[: dash - start], span_words[dash - start :]
+                if self.kb.lookup_names([" ".join(part)])[0] < 0:
+                    strings.append(" ".join(part + whole))
             yield strings, bag
 
     def _reasons_against(
@@ -465,6 +469,9 @@ def _difference(words: list[str], name: str) -> int:
     same_head = singular_of(content[-1]) == singular_of(name_content[-1])
     if sorted(map(singular_of, content)) == sorted(map(singular_of, name_content)):
         return ORDERED if may_reorder or same_head else _OTHER_MEANING
+    pairs = zip(sorted(content, key=stem_of), sorted(name_content, key=stem_of), strict=False)
+    if not all(stem_of(a) == a or are_forms_of_one_word(a, b) for a, b in pairs):
+        return _OTHER_MEANING
     if list(map(stem_of, content)) == list(map(stem_of, name_content)):
         return FAMILY
     return FAMILY_ORDERED if may_reorder else _OTHER_MEANING

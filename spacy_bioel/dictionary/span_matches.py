@@ -367,15 +367,15 @@ def _coordinated_matches(
     fits &= (words.can_begin | ~words.is_short_form)[resume]
     start, gap, resume, end = spans[:, fits]
     bag = bags.found.find(sums[gap] - sums[start] + sums[end] - sums[resume]).astype(np.int64)
-    # No word is part of two names: "severe and severe hearing loss".
-    keys = words.keys.tolist()
-    rows = [i for i in np.flatnonzero(bag).tolist() if _are_different(keys[start[i] : end[i]])]
+    # "Severe and severe hearing loss" is not two names.
+    names = dict(zip(zip(whole.start.tolist(), whole.bag.tolist(), strict=True), whole.end.tolist(), strict=True))
+    places = zip(start.tolist(), end.tolist(), bag.tolist(), strict=True)
+    is_other = [
+        not any(names.get((i, of), 0) > first for i in range(first - MAX_WORDS, last))
+        for first, last, of in places
+    ]
+    rows = np.flatnonzero(np.array(is_other, dtype=bool) & (bag > 0))
     return _make_matches(start[rows], end[rows], bag[rows], gap=gap[rows], resume=resume[rows])
-
-
-def _are_different(keys: list[int]) -> bool:
-    keys = list(filter(None, keys))
-    return len(set(keys)) == len(keys)
 
 
 def count_in(mask: BoolArray, start: IntArray, end: IntArray) -> IntArray:

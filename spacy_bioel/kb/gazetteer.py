@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from operator import itemgetter
 
 import numpy as np
@@ -266,7 +267,7 @@ class BagsOfWords:
     words: dict[str, int]  # number of names with each word
     substitutes: Substitutes
     long: KeyMasks  # keys of the first MAX_WORDS words of longer names, with their maximum length
-    phrases: KeyArray  # keys of two words that end a noun phrase in a name, ascending
+    phrases: KeyArray  # keys of noun phrases of two words in names, ascending
 
     def rows_of(self, bag: int) -> list[int]:
         """Return the name rows of a bag, by its number from 1."""
@@ -335,11 +336,12 @@ def _amounts(words: list[str]) -> list[int]:
 
 
 def _phrases(split_names: Sequence[list[str]]) -> Iterator[int]:
-    """Yield the keys of the last two words of the noun phrases in names: "tibial plateau of"."""
+    """Yield the keys of noun phrases of two words in names: "tibial plateau of tibia"."""
     for words in split_names:
-        for first, last, after in zip(words, words[1:], [*words[2:], "of"], strict=False):
-            if after in _PREPOSITIONS and not LINKING_WORDS.intersection((first, last)):
-                yield (stem_key(first) + stem_key(last)) & KEY_MASK
+        ends = [-1, *(i for i, word in enumerate(words) if word in _PREPOSITIONS), len(words)]
+        for before, end in pairwise(ends):
+            if end == before + 3 and not LINKING_WORDS.intersection(words[before + 1 : end]):
+                yield (stem_key(words[end - 2]) + stem_key(words[end - 1])) & KEY_MASK
 
 
 def _long_names(split_names: Sequence[list[str]]) -> KeyMasks:
