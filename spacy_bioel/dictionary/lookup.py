@@ -234,7 +234,9 @@ class DictionaryLookup:
         kept = np.flatnonzero(fits & (rows >= 0))
         matches, rows, difference, single = matches.take(kept), *table[kept, :3].T
         start, end, is_replaced = matches.start, matches.end, is_replaced[kept]
-        difference[is_replaced & (end - start == 1)] = ADJECTIVE  # "renal"
+        # "Renal", and "renal stones".
+        difference = np.where(is_replaced, np.maximum(difference, FAMILY), difference)
+        difference[is_replaced & (end - start == 1)] = ADJECTIVE
         is_adjective = difference == ADJECTIVE
         pairs = zip(words.forms, words.corrected, strict=True)
         is_typo = np.array([form != corrected for form, corrected in pairs], dtype=bool)[words.form]
@@ -283,7 +285,7 @@ class DictionaryLookup:
         for start, end, gap, resume, bag, replaced, substitute in zip(*columns, strict=True):
             span_words = [words.corrected[form] for form in words.form[start:end].tolist()]
             if substitute >= 0:
-                span_words[replaced - start] = self.bags_of_words.substitutes.stem[substitute]
+                span_words[replaced - start] = self.bags_of_words.substitutes.replacement[substitute]
             if words.expanded:
                 for i, word in enumerate(span_words):
                     span_words[i] = " ".join(words.expanded.get(start + i, [word]))
@@ -470,7 +472,7 @@ def _difference(words: list[str], name: str) -> int:
     if sorted(map(singular_of, content)) == sorted(map(singular_of, name_content)):
         return ORDERED if may_reorder or same_head else _OTHER_MEANING
     pairs = zip(sorted(content, key=stem_of), sorted(name_content, key=stem_of), strict=False)
-    if not all(stem_of(a) == a or are_forms_of_one_word(a, b) for a, b in pairs):
+    if not all(are_forms_of_one_word(a, b) for a, b in pairs):
         return _OTHER_MEANING
     if list(map(stem_of, content)) == list(map(stem_of, name_content)):
         return FAMILY

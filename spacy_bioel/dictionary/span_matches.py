@@ -322,12 +322,12 @@ def _substituted_matches(
     replaced_keys = keys[span] - table.word[substitute] + table.by[substitute]
     bag = bags.found.find(replaced_keys).astype(np.int64)
     form = words.form[word]
-    has_more_words = (end - start > 1)[span]
     # A single word is replaced only if it is an adjective whose noun is a name.
+    others = np.where((end - start > 1)[span], "", "-").tolist()
     rows = [
         i
         for i in np.flatnonzero(bag).tolist()
-        if has_more_words[i] or words.corrected[form[i]] == table.adjective[substitute[i]]
+        if table.adjective[substitute[i]] in (words.corrected[form[i]], others[i])
     ]
     span = span[rows]
     return _make_matches(

@@ -212,7 +212,7 @@ def are_forms_of_one_word(word: str, other: str) -> bool:
     if first == second or first.removesuffix("a") + "um" == second:
         return True
     if first + "e" == second:
-        return False
+        return first.endswith("s")  # "sinus", "sinuses"
     latin = [bool(_LATIN_NOUN.search(form)) for form in (first, second)]
     return not any(latin) or (
         sum(latin) == 1 and bool(_FROM_LATIN_NOUN.search((first, second)[latin[0]]))

@@ -43,9 +43,9 @@ def adjectives(kb: Annotated[list[Path], typer.Argument(help="Knowledge bases.")
         for stem, share in heads_of(list(opened.names)).items():
             heads[stem] = max(heads[stem], share)
         pairs = bags.substitutes
-        columns = pairs.word.tolist(), pairs.stem, pairs.share.tolist()
-        for word_key, other_stem, share in zip(*columns, strict=True):
-            shares[stems[word_key], other_stem].append(share)
+        columns = pairs.word.tolist(), pairs.replacement, pairs.share.tolist()
+        for word_key, other, share in zip(*columns, strict=True):
+            shares[stems[word_key], stem_of(other)].append(share)
     nouns: dict[str, str] = {}
     for pair, pair_shares in sorted(shares.items(), key=lambda item: (-sum(item[1]), item[0])):
         adjective, noun = (words[stem].most_common(1)[0][0] for stem in pair)
