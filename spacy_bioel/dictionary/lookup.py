@@ -33,6 +33,7 @@ from spacy_bioel.dictionary.unambiguous import (
     MAX_ACRONYM_LENGTH,
     MIN_NAME_LENGTH,
     common_words,
+    correct_words,
     is_acronym,
     is_in_capitals,
     why_not_name,
@@ -133,7 +134,7 @@ class DictionaryLookup:
         nouns: dict[str, str] = srsly.read_json(ASSETS_FOLDER / "adjectives.json")
         self.kb = kb
         self.bags_of_words = BagsOfWords.from_kb(kb, nouns)
-        correct = partial(Misspellings(self.bags_of_words.words).correction, known=common_words())
+        correct = partial(Misspellings(self.bags_of_words.words).correction, known=correct_words())
         self._correct = lru_cache(maxsize=1 << 17)(correct)
         match_string = partial(_most_similar_name, kb, self.bags_of_words)
         self._match_string = lru_cache(maxsize=1 << 16)(match_string)

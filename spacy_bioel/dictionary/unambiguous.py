@@ -24,6 +24,7 @@ from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.gazetteer import Gazetteer, KeyArray, KeyMasks, MaskArray
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.spelling import RARE
 from spacy_bioel.text.normalize import (
     has_whole_brackets,
     normalize_name,
@@ -52,6 +53,13 @@ def common_words() -> dict[str, float]:
     """Read the frequencies of common words, per million words of biomedical text."""
     table = srsly.read_gzip_json(ASSETS_FOLDER / "words.json.gz")
     return {word: 1e6 * count / table["total"] for word, count in table["counts"].items()}
+
+
+@cache
+def correct_words() -> dict[str, float]:
+    """Read all words that are not typing errors, with frequencies; RARE for other English words."""
+    english = srsly.read_gzip_json(ASSETS_FOLDER / "english.json.gz")
+    return dict.fromkeys(english, RARE) | common_words()
 
 
 @cache
