@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.gazetteer import Gazetteer, KeyArray, KeyMasks, MaskArray
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.spelling import RARE
+from spacy_bioel.kb.spelling import RARE, Misspellings
 from spacy_bioel.text.normalize import (
     has_whole_brackets,
     normalize_name,
@@ -60,6 +60,26 @@ def correct_words() -> dict[str, float]:
     """Read all words that are not typing errors, with frequencies; RARE for other English words."""
     english = srsly.read_gzip_json(ASSETS_FOLDER / "english.json.gz")
     return dict.fromkeys(english, RARE) | common_words()
+
+
+@cache
+def _misspellings() -> Misspellings:
+    return Misspellings(dict.fromkeys(correct_words(), 1))
+
+
+@lru_cache(maxsize=1 << 16)
+def correct_spelling(text: str) -> str:
+    """Return a normalised text with corrected words; rare words, which may be anything, stay."""
+    correct = partial(_misspellings().correction, known=correct_words())
+    return " ".join(correct(word) or word for word in text.split())
+
+
+def _without_slips(token: str) -> str:
+    """Return a word with correct spelling, unless a letter is wrong, or the ending: other names
+    differ in these, such as "amylose" and "amylase"."""
+    other = correct_spelling(token)
+    is_slip = len(other) != len(token) or sorted(other) == sorted(token)
+    return other if is_slip and other[-1:] == token[-1:] else token
 
 
 @cache
@@ -258,21 +278,24 @@ class UnambiguousNames:
         if not (tokens and len(self._gazetteer.names.keys)):
             return found
         lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
-        matches = self._gazetteer.match_spans(tokens, _MAX_NAME_TOKENS, lengths=lengths)
-        starts, widths, bits = matches
-        is_covered = bytearray(len(tokens))
         offsets = np.cumsum(lengths) - lengths
-        doc_indices = np.searchsorted(offsets, starts, side="right") - 1
-        order = np.lexsort((bits, starts, -widths))
-        columns = (column[order].tolist() for column in (doc_indices, starts, widths, bits))
-        for doc_index, start, width, bit in zip(*columns, strict=True):
-            first = start - int(offsets[doc_index])
-            span = first, first + width + 1
-            if span in found[doc_index]:
-                found[doc_index][span].append(self.labels[bit])
-            elif 1 not in is_covered[start : start + width + 1]:
-                is_covered[start : start + width + 1] = b"\1" * (width + 1)
-                found[doc_index][span] = [self.labels[bit]]
+        is_covered = bytearray(len(tokens))
+        for texts in (tokens, list(map(_without_slips, tokens))):
+            matches = self._gazetteer.match_spans(texts, _MAX_NAME_TOKENS, lengths=lengths)
+            starts, widths, bits = matches
+            doc_indices = np.searchsorted(offsets, starts, side="right") - 1
+            order = np.lexsort((bits, starts, -widths))
+            columns = (column[order].tolist() for column in (doc_indices, starts, widths, bits))
+            new: set[tuple[int, int]] = set()
+            for doc_index, start, width, bit in zip(*columns, strict=True):
+                first = start - int(offsets[doc_index])
+                span = first, first + width + 1
+                if (start, width) in new:
+                    found[doc_index][span].append(self.labels[bit])
+                elif 1 not in is_covered[start : start + width + 1]:
+                    is_covered[start : start + width + 1] = b"\1" * (width + 1)
+                    found[doc_index][span] = [self.labels[bit]]
+                    new.add((start, width))
         return found
 
     def _judge(self, strings: Iterable[NameString]) -> dict[NameString, Verdict]:
@@ -285,6 +308,9 @@ class UnambiguousNames:
                 new.setdefault(self._kbs[string[1]], []).append(string)
         for kb, kb_strings in new.items():
             normalized = normalize_names([text for text, *_ in kb_strings])
+            rows = kb.lookup_names(normalized)
+            for i in np.flatnonzero(rows < 0).tolist():
+                normalized[i] = correct_spelling(normalized[i])
             rows = kb.lookup_names(normalized)
             for i in np.flatnonzero(rows < 0).tolist():
                 verdicts[kb_strings[i]] = "", _SPANS_SENTENCES
