@@ -237,13 +237,18 @@ class UnambiguousNames:
         spans: Sequence[list[ScoredSpan]],
         excluded: Sequence[Collection[str]],
         traces: Sequence[Trace] | None = None,
+        *,
+        nil: Sequence[Collection[ScoredSpan]] | None = None,
     ) -> list[list[ScoredSpan]]:
         """Add names to the mentions in each document; a name replaces the mentions inside it.
 
         excluded (Sequence[Collection[str]]): For each document, lower-case words that are not
             mentions.
+        nil (Sequence[Collection[ScoredSpan]] | None): For each document, the mentions without a
+            concept: names replace them, and other names are not added; None: all names are.
         """
-        names_in_docs = list(map(_missed_names, docs, spans, excluded, self.longest(docs)))
+        longest, all_names = self.longest(docs), [None] * len(docs)
+        names_in_docs = list(map(_missed_names, docs, spans, excluded, longest, nil or all_names))
         strings_in_docs = []
         for doc, names in zip(docs, names_in_docs, strict=True):
             in_capitals = is_in_capitals(text_of(doc))
@@ -261,7 +266,8 @@ class UnambiguousNames:
             extended.append(sorted(kept + new, key=lambda s: s[:2]) if new else doc_spans)
             if traces is None:
                 continue
-            traces[doc_index].changed(doc_spans, kept, "within a name in the knowledge base")
+            where = "hides" if nil else "within"
+            traces[doc_index].changed(doc_spans, kept, f"{where} a name in the knowledge base")
             for name in names:
                 if name.reason:
                     traces[doc_index].drop((*name[:3], 0.0), name.reason, name.name)
@@ -354,7 +360,11 @@ def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
 
 
 def _missed_names(
-    doc: Doc, spans: list[ScoredSpan], exclude: Collection[str], longest: LabelledSpans
+    doc: Doc,
+    spans: list[ScoredSpan],
+    exclude: Collection[str],
+    longest: LabelledSpans,
+    nil: Collection[ScoredSpan] | None,
 ) -> list[NameInText]:
     """Return the names in a document that are not mentions yet, and reasons found in its text."""
     label_of_span = {(start, end): label for start, end, label, _ in spans}
@@ -372,6 +382,10 @@ def _missed_names(
             counted = [label for label in labels if annotation_counts(string, label)[1]]
             labels = counted if len(counted) == 1 else labels
         label, reason = labels[0], ""
+        hiding = {s for s in near.intersection(nil or ()) if _hides(doc, s, (start, end, label))}
+        if nil is not None and not hiding:
+            continue
+        near -= hiding
         if len(labels) > 1:
             reason = f"a name of {' and '.join(labels)}"
         elif exclude and on_one_line(text.lower()) in exclude:
@@ -382,6 +396,21 @@ def _missed_names(
             reason = "overlaps a mention"
         names.append(NameInText(start, end, label, text, reason))
     return names
+
+
+def _hides(doc: Doc, mention: ScoredSpan, name: tuple[int, int, str]) -> bool:
+    """Whether a mention without a concept is within a name, or has a name that tells what it is.
+
+    A name of the same kind has to be at its end ("radiocontrast nephropathy"), and any name between
+    spaces, unlike in "gamma-H2AX".
+    """
+    (first, last, mention_label, _), (start, end, label) = mention, name
+    if not (first <= start and end <= last):
+        return start <= first and last <= end
+    text, name_text = text_of(doc), doc[start:end]
+    begins = start == first or text[name_text.start_char - 1].isspace()
+    ends = end == last or (label != mention_label and text[name_text.end_char].isspace())
+    return begins and ends
 
 
 def _why_not_mention(
