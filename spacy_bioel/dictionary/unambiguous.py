@@ -284,24 +284,28 @@ class UnambiguousNames:
         if not (tokens and len(self._gazetteer.names.keys)):
             return found
         lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
-        offsets = np.cumsum(lengths) - lengths
+        matches = self._gazetteer.match_spans(tokens, _MAX_NAME_TOKENS, lengths=lengths)
+        starts, widths, bits = matches
         is_covered = bytearray(len(tokens))
-        for texts in (tokens, list(map(_without_slips, tokens))):
-            matches = self._gazetteer.match_spans(texts, _MAX_NAME_TOKENS, lengths=lengths)
-            starts, widths, bits = matches
-            doc_indices = np.searchsorted(offsets, starts, side="right") - 1
-            order = np.lexsort((bits, starts, -widths))
-            columns = (column[order].tolist() for column in (doc_indices, starts, widths, bits))
-            new: set[tuple[int, int]] = set()
-            for doc_index, start, width, bit in zip(*columns, strict=True):
-                first = start - int(offsets[doc_index])
-                span = first, first + width + 1
-                if (start, width) in new:
-                    found[doc_index][span].append(self.labels[bit])
-                elif 1 not in is_covered[start : start + width + 1]:
-                    is_covered[start : start + width + 1] = b"\1" * (width + 1)
-                    found[doc_index][span] = [self.labels[bit]]
-                    new.add((start, width))
+        offsets = np.cumsum(lengths) - lengths
+        doc_indices = np.searchsorted(offsets, starts, side="right") - 1
+        order = np.lexsort((bits, starts, -widths))
+        columns = (column[order].tolist() for column in (doc_indices, starts, widths, bits))
+        for doc_index, start, width, bit in zip(*columns, strict=True):
+            first = start - int(offsets[doc_index])
+            span = first, first + width + 1
+            if span in found[doc_index]:
+                found[doc_index][span].append(self.labels[bit])
+            elif 1 not in is_covered[start : start + width + 1]:
+                is_covered[start : start + width + 1] = b"\1" * (width + 1)
+                found[doc_index][span] = [self.labels[bit]]
+        correct = {i: _without_slips(token) for i, token in enumerate(tokens) if not is_covered[i]}
+        slips = [i for i, other in correct.items() if other != tokens[i]]
+        words, _, bits = self._gazetteer.match_spans([correct[i] for i in slips], 1)
+        for i, bit in zip(words.tolist(), bits.tolist(), strict=True):
+            doc_index = int(np.searchsorted(offsets, slips[i], side="right")) - 1
+            first = slips[i] - int(offsets[doc_index])
+            found[doc_index].setdefault((first, first + 1), []).append(self.labels[bit])
         return found
 
     def _judge(self, strings: Iterable[NameString]) -> dict[NameString, Verdict]:

@@ -73,7 +73,7 @@ def _with_names(
             scores = [1.0] * len(doc_spans)
         pairs = zip(doc_spans, scores, strict=True)
         before.append([(s.start, s.end, s.label_, p) for s, p in pairs])
-    excluded = _excluded_words(docs, key)
+    excluded = [_excluded_words(doc, key) for doc in docs]
     with_names = generator.unambiguous_names.add_to(docs, before, excluded, traces)
     already_run = []
     for number, attrs in enumerate(groups):
@@ -92,10 +92,9 @@ def _with_names(
     ]
 
 
-def _excluded_words(docs: Iterable[Doc], key: str) -> list[frozenset[str]]:
-    """Return the words that the detector's word list `exclude` has for each document."""
-    groups = [doc.spans[key].attrs if key in doc.spans else {} for doc in docs]
-    return [frozenset(attrs.get("exclude", ())) for attrs in groups]
+def _excluded_words(doc: Doc, key: str) -> frozenset[str]:
+    """Return the words in the detector's word list `exclude`."""
+    return frozenset(doc.spans[key].attrs.get("exclude", ()) if key in doc.spans else ())
 
 
 def _find_names(
@@ -445,29 +444,37 @@ class Ranking:
     ) -> tuple[Ranking, list[list[Link]]]:
         """Replace the mentions without a concept (NIL) that hide unambiguous names.
 
-        RETURNS (tuple): The ranking of the mentions with these names, and its links.
+        RETURNS (tuple): The ranking for the documents with such names (itself if there are none),
+            and the links of all documents.
         """
         generator, docs = self.generator, self.mentions.docs
         settings = generator.state.settings
         threshold = settings.nil_threshold if nil_threshold is None else nil_threshold
         links = self._decide(threshold)
-        if not self.may_hide:
-            return self, links
         spans: list[list[ScoredSpan]] = [[] for _ in docs]
         nil: list[set[ScoredSpan]] = [set() for _ in docs]
         decided = zip(self.mentions.owners, self.mentions.spans, chain(*links), strict=True)
-        for owner, span, link in decided:
+        for owner, span, link in decided if self.may_hide else ():
             spans[owner].append((span.start, span.end, span.label_, 1.0))
             if not link.ids and generator.types_of(span.label_) != ():
                 nil[owner].add(spans[owner][-1])
-        excluded = _excluded_words(docs, settings.spans_key)
-        after = generator.unambiguous_names.add_to(docs, spans, excluded, traces, nil=nil)
-        if all(map(is_, after, spans)):
+        hiding = [i for i, of_doc in enumerate(nil) if of_doc]
+        found = generator.unambiguous_names.add_to(
+            [docs[i] for i in hiding],
+            [spans[i] for i in hiding],
+            [_excluded_words(docs[i], settings.spans_key) for i in hiding],
+            traces and [traces[i] for i in hiding],
+            nil=[nil[i] for i in hiding],
+        )
+        with_names = {i: new for i, new in zip(hiding, found, strict=True) if new is not spans[i]}
+        if not with_names:
             return self, links
-        with_names = [[Span(doc, *s[:3]) for s in after[i]] for i, doc in enumerate(docs)]
-        mentions = generator.rules.ask(Mentions.of(docs, with_names, settings))
-        ranking = rank_candidates(generator, mentions)
-        return ranking, ranking._decide(threshold)
+        new_spans = [[Span(docs[i], *s[:3]) for s in new] for i, new in with_names.items()]
+        mentions = Mentions.of([docs[i] for i in with_names], new_spans, settings)
+        ranking = rank_candidates(generator, generator.rules.ask(mentions))
+        for i, of_doc in zip(with_names, ranking._decide(threshold), strict=True):
+            links[i] = of_doc
+        return ranking, links
 
     def _decide(self, threshold: float) -> list[list[Link]]:
         settings, rules = self.generator.state.settings, self.generator.rules
