@@ -247,8 +247,9 @@ class UnambiguousNames:
         nil (Sequence[Collection[ScoredSpan]] | None): For each document, the mentions without a
             concept: names replace them, and other names are not added; None: all names are.
         """
+        missed = partial(_missed_names, self._kbs)
         longest, all_names = self.longest(docs), [None] * len(docs)
-        names_in_docs = list(map(_missed_names, docs, spans, excluded, longest, nil or all_names))
+        names_in_docs = list(map(missed, docs, spans, excluded, longest, nil or all_names))
         strings_in_docs = []
         for doc, names in zip(docs, names_in_docs, strict=True):
             in_capitals = is_in_capitals(text_of(doc))
@@ -286,7 +287,7 @@ class UnambiguousNames:
         lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
         matches = self._gazetteer.match_spans(tokens, _MAX_NAME_TOKENS, lengths=lengths)
         starts, widths, bits = matches
-        is_covered = bytearray(len(tokens))
+        is_covered, known = bytearray(len(tokens)), correct_words()
         offsets = np.cumsum(lengths) - lengths
         doc_indices = np.searchsorted(offsets, starts, side="right") - 1
         order = np.lexsort((bits, starts, -widths))
@@ -299,12 +300,13 @@ class UnambiguousNames:
             elif 1 not in is_covered[start : start + width + 1]:
                 is_covered[start : start + width + 1] = b"\1" * (width + 1)
                 found[doc_index][span] = [self.labels[bit]]
-        correct = {i: _without_slips(token) for i, token in enumerate(tokens) if not is_covered[i]}
-        slips = [i for i, other in correct.items() if other != tokens[i]]
-        words, _, bits = self._gazetteer.match_spans([correct[i] for i in slips], 1)
-        for i, bit in zip(words.tolist(), bits.tolist(), strict=True):
-            doc_index = int(np.searchsorted(offsets, slips[i], side="right")) - 1
-            first = slips[i] - int(offsets[doc_index])
+        missed = [i for i, token in enumerate(tokens) if not (is_covered[i] or token in known)]
+        correct = list(map(_without_slips, [tokens[i] for i in missed]))
+        places, _, bits = self._gazetteer.match_spans(correct, 1)
+        for place, bit in zip(places.tolist(), bits.tolist(), strict=True):
+            i = missed[place]
+            doc_index = int(np.searchsorted(offsets, i, side="right")) - 1
+            first = i - int(offsets[doc_index])
             found[doc_index].setdefault((first, first + 1), []).append(self.labels[bit])
         return found
 
@@ -364,6 +366,7 @@ def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
 
 
 def _missed_names(
+    kbs: Mapping[str, KnowledgeBase],
     doc: Doc,
     spans: list[ScoredSpan],
     exclude: Collection[str],
@@ -394,12 +397,21 @@ def _missed_names(
             reason = f"a name of {' and '.join(labels)}"
         elif exclude and on_one_line(text.lower()) in exclude:
             reason = "excluded by the `exclude` word list"
-        elif text in defined:
+        elif text in defined and not _ends_with_synonym(kbs[label], text, defined[text]):
             reason = f"a short form of {defined[text]}"
         elif not mention_label and any(s[0] < start or s[1] > end or s[2] != label for s in near):
             reason = "overlaps a mention"
         names.append(NameInText(start, end, label, text, reason))
     return names
+
+
+def _ends_with_synonym(kb: KnowledgeBase, name: str, long_form: str) -> bool:
+    """Whether a long form ends with a name of the same concept: "methicillin-resistant
+    Staphylococcus aureus" for "MRSA"."""
+    words = normalize_name(long_form).split()
+    endings = [" ".join(words[i:]) for i in range(len(words))]
+    indptr, concepts, _ = kb.concepts_of_names(kb.lookup_names([normalize_name(name), *endings]))
+    return bool(np.isin(concepts[: indptr[1]], concepts[indptr[1] :]).any())
 
 
 def _hides(doc: Doc, mention: ScoredSpan, name: tuple[int, int, str]) -> bool:
