@@ -250,16 +250,13 @@ class DictionaryLookup:
         added = self.kb.is_added[rows] & is_equal & (single > 0)
         probability[added] = np.maximum(probability[added], PROBABILITIES[EQUAL])
         reasons = self._reasons_against(words, matches, rows, single > 0)
+        for i in np.flatnonzero(is_adjective & self._modify_nouns(words, start)).tolist():
+            reasons[i] = reasons[i] or "the adjective of a noun in other names"
         for i in np.flatnonzero(has_sign[kept]).tolist():
-            (span_start,), (span_end,) = words.char_spans(start[[i]], end[[i]])
-            text = text_of(words.docs[words.doc[start[i]]])[span_start : span_end + 2]
-            signs, name_signs = _SIGN.findall(text), _SIGN.findall(self.kb.names[int(rows[i])])
-            if signs and signs != name_signs:
+            (first,), (last,) = words.char_spans(start[[i]], end[[i]])
+            signs = _SIGN.findall(text_of(words.docs[words.doc[start[i]]])[first : last + 2])
+            if signs and signs != _SIGN.findall(self.kb.names[int(rows[i])]):
                 reasons[i] = "another sign than in the name"
-        adjectives = np.flatnonzero(is_adjective)
-        modify = self._modify_nouns(words, start[adjectives])
-        for i in adjectives[modify].tolist():
-            reasons[i] = reasons[i] or "an adjective of a noun in other names"
         return MatchedNames(matches, rows, reasons, probability, is_equal)
 
     def _modify_nouns(self, words: WordTable, word: IntArray) -> BoolArray:
@@ -268,13 +265,13 @@ class DictionaryLookup:
         "Tibial plateau" is not the tibia. The noun may also be before a dash or comma, as in
         "Muscle - Skeletal". Shape (n,), as `word`.
         """
-        keys, last = words.keys, len(words) - 1
-        after, before = np.minimum(word + 1, last), np.maximum(word - 1, 0)
-        is_next = (word < last) & (words.separator[after] <= LINE)
-        is_before = np.isin(words.separator[word], (DASH, COMMA))
-        phrases = np.stack([keys[word] + keys[after], keys[word] + keys[before]])
-        are_phrases = find_sorted(self.bags_of_words.phrases, phrases)[1]
-        return (are_phrases & [is_next, is_before]).any(axis=0)
+        keys, none = words.keys, np.uint64(0)
+        is_after = np.isin(words.separator, (DASH, COMMA))
+        after = np.append(np.where(words.separator <= LINE, keys, none), none)[word + 1]
+        before = np.where(is_after, np.roll(keys, 1), none)[word]
+        phrases = np.stack([keys[word] + after, keys[word] + before])
+        are_phrases: BoolArray = find_sorted(self.bags_of_words.phrases, phrases)[1].any(axis=0)
+        return are_phrases
 
     def _strings(self, words: WordTable, matches: SpanMatches) -> Iterator[tuple[list[str], int]]:
         """Yield the strings to look up for each span, and the bag that the span matches.
@@ -286,7 +283,9 @@ class DictionaryLookup:
         for start, end, gap, resume, bag, replaced, substitute in zip(*columns, strict=True):
             span_words = [words.corrected[form] for form in words.form[start:end].tolist()]
             if substitute >= 0:
-                span_words[replaced - start] = self.bags_of_words.substitutes.replacement[substitute]
+                span_words[replaced - start] = self.bags_of_words.substitutes.replacement[
+                    substitute
+                ]
             if words.expanded:
                 for i, word in enumerate(span_words):
                     span_words[i] = " ".join(words.expanded.get(start + i, [word]))

@@ -26,8 +26,8 @@ from spacy_bioel.text.normalize import (
 from spacy_bioel.text.sentences import find_forms
 from spacy_bioel.types import BoolArray, IntArray
 
-# Separators between words, the strongest last. A name may continue on the next line. A spaced dash or
-# a slash is between a whole and its part: "Heart - Left Ventricle".
+# Separators between words, the strongest last. A name may continue on the next line. A spaced dash
+# or a slash is between a whole and its part: "Heart - Left Ventricle".
 NOTHING, LINE, DASH, COMMA, STOP = range(5)
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _PUNCTUATION, _SIGNS = frozenset(".;:!?"), frozenset("=<>%≥≤±|")
@@ -323,11 +323,12 @@ def _substituted_matches(
     bag = bags.found.find(replaced_keys).astype(np.int64)
     form = words.form[word]
     # A single word is replaced only if it is an adjective whose noun is a name.
-    others = np.where((end - start > 1)[span], "", "-").tolist()
+    has_more_words = (end - start > 1)[span]
     rows = [
         i
         for i in np.flatnonzero(bag).tolist()
-        if table.adjective[substitute[i]] in (words.corrected[form[i]], others[i])
+        if (adjective := table.adjective[substitute[i]]) == words.corrected[form[i]]
+        or (has_more_words[i] and not adjective)
     ]
     span = span[rows]
     return _make_matches(
@@ -343,6 +344,12 @@ def _coordinated_matches(
     "Cleft lip and palate" contains the names "cleft lip" and "cleft palate"; "pontine and
     cerebellar hypoplasia" contains "cerebellar hypoplasia" and "pontine hypoplasia".
     """
+    keys = words.keys.tolist()
+
+    def has_repeated(start: int, end: int) -> bool:  # "severe and severe hearing loss"
+        of_words = list(filter(None, keys[start:end]))
+        return len(set(of_words)) < len(of_words)
+
     is_and = np.append(words.are(_CONJUNCTIONS.__contains__), False)
     has_more_words = whole.end - whole.start > 1
     widths = range(1, _MAX_WORDS_AT_CONJUNCTION + 1)
@@ -367,14 +374,7 @@ def _coordinated_matches(
     fits &= (words.can_begin | ~words.is_short_form)[resume]
     start, gap, resume, end = spans[:, fits]
     bag = bags.found.find(sums[gap] - sums[start] + sums[end] - sums[resume]).astype(np.int64)
-    # "Severe and severe hearing loss" is not two names.
-    names = dict(zip(zip(whole.start.tolist(), whole.bag.tolist(), strict=True), whole.end.tolist(), strict=True))
-    places = zip(start.tolist(), end.tolist(), bag.tolist(), strict=True)
-    is_other = [
-        not any(names.get((i, of), 0) > first for i in range(first - MAX_WORDS, last))
-        for first, last, of in places
-    ]
-    rows = np.flatnonzero(np.array(is_other, dtype=bool) & (bag > 0))
+    rows = [i for i in np.flatnonzero(bag).tolist() if not has_repeated(start[i], end[i])]
     return _make_matches(start[rows], end[rows], bag[rows], gap=gap[rows], resume=resume[rows])
 
 

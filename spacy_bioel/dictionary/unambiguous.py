@@ -237,19 +237,16 @@ class UnambiguousNames:
         spans: Sequence[list[ScoredSpan]],
         excluded: Sequence[Collection[str]],
         traces: Sequence[Trace] | None = None,
-        *,
-        nil: Sequence[Collection[ScoredSpan]] | None = None,
     ) -> list[list[ScoredSpan]]:
         """Add names to the mentions in each document; a name replaces the mentions inside it.
 
+        spans (Sequence): The mentions. If any has a probability of 0, because it has no concept,
+            only names that such mentions hide are added.
         excluded (Sequence[Collection[str]]): For each document, lower-case words that are not
             mentions.
-        nil (Sequence[Collection[ScoredSpan]] | None): For each document, the mentions without a
-            concept: names replace them, and other names are not added; None: all names are.
         """
         missed = partial(_missed_names, self._kbs)
-        longest, all_names = self.longest(docs), [None] * len(docs)
-        names_in_docs = list(map(missed, docs, spans, excluded, longest, nil or all_names))
+        names_in_docs = list(map(missed, docs, spans, excluded, self.longest(docs)))
         strings_in_docs = []
         for doc, names in zip(docs, names_in_docs, strict=True):
             in_capitals = is_in_capitals(text_of(doc))
@@ -267,8 +264,7 @@ class UnambiguousNames:
             extended.append(sorted(kept + new, key=lambda s: s[:2]) if new else doc_spans)
             if traces is None:
                 continue
-            where = "hides" if nil else "within"
-            traces[doc_index].changed(doc_spans, kept, f"{where} a name in the knowledge base")
+            traces[doc_index].changed(doc_spans, kept, "overlaps a name in the knowledge base")
             for name in names:
                 if name.reason:
                     traces[doc_index].drop((*name[:3], 0.0), name.reason, name.name)
@@ -371,12 +367,11 @@ def _missed_names(
     spans: list[ScoredSpan],
     exclude: Collection[str],
     longest: LabelledSpans,
-    nil: Collection[ScoredSpan] | None,
 ) -> list[NameInText]:
     """Return the names in a document that are not mentions yet, and reasons found in its text."""
     label_of_span = {(start, end): label for start, end, label, _ in spans}
     span_of_token = {i: span for span in spans for i in range(*span[:2])}
-    defined, names = long_forms(doc), []
+    defined, names, has_nil = long_forms(doc), [], not all(p for *_, p in spans)
     in_order = sorted(longest.items())
     texts = texts_of(doc, [(*tokens, "", 0.0) for tokens, _ in in_order])
     for ((start, end), labels), text in zip(in_order, texts, strict=True):
@@ -389,15 +384,15 @@ def _missed_names(
             counted = [label for label in labels if annotation_counts(string, label)[1]]
             labels = counted if len(counted) == 1 else labels
         label, reason = labels[0], ""
-        hiding = {s for s in near.intersection(nil or ()) if _hides(doc, s, (start, end, label))}
-        if nil is not None and not hiding:
+        hiding = {s for s in near if not s[3] and _hides(doc, s, (start, end, label, 1.0))}
+        if has_nil and not hiding:
             continue
         near -= hiding
         if len(labels) > 1:
             reason = f"a name of {' and '.join(labels)}"
         elif exclude and on_one_line(text.lower()) in exclude:
             reason = "excluded by the `exclude` word list"
-        elif text in defined and not _ends_with_synonym(kbs[label], text, defined[text]):
+        elif text in defined and not _are_synonyms(kbs[label], text, defined[text]):
             reason = f"a short form of {defined[text]}"
         elif not mention_label and any(s[0] < start or s[1] > end or s[2] != label for s in near):
             reason = "overlaps a mention"
@@ -405,28 +400,17 @@ def _missed_names(
     return names
 
 
-def _ends_with_synonym(kb: KnowledgeBase, name: str, long_form: str) -> bool:
-    """Whether a long form ends with a name of the same concept: "methicillin-resistant
-    Staphylococcus aureus" for "MRSA"."""
-    words = normalize_name(long_form).split()
-    endings = [" ".join(words[i:]) for i in range(len(words))]
-    indptr, concepts, _ = kb.concepts_of_names(kb.lookup_names([normalize_name(name), *endings]))
+def _are_synonyms(kb: KnowledgeBase, *names: str) -> bool:
+    """Whether two names, such as "MRSA" and its long form, have a concept in common."""
+    indptr, concepts, _ = kb.concepts_of_names(kb.lookup_names(normalize_names(names)))
     return bool(np.isin(concepts[: indptr[1]], concepts[indptr[1] :]).any())
 
 
-def _hides(doc: Doc, mention: ScoredSpan, name: tuple[int, int, str]) -> bool:
-    """Whether a mention without a concept is within a name, or has a name that tells what it is.
-
-    A name of the same kind has to be at its end ("radiocontrast nephropathy"), and any name between
-    spaces, unlike in "gamma-H2AX".
-    """
-    (first, last, mention_label, _), (start, end, label) = mention, name
-    if not (first <= start and end <= last):
-        return start <= first and last <= end
-    text, name_text = text_of(doc), doc[start:end]
-    begins = start == first or text[name_text.start_char - 1].isspace()
-    ends = end == last or (label != mention_label and text[name_text.end_char].isspace())
-    return begins and ends
+def _hides(doc: Doc, mention: ScoredSpan, name: ScoredSpan) -> bool:
+    """Whether a mention is part of a name, or contains a name as whole words ("gamma-H2AX"); if it
+    has the same label, at its end ("radiocontrast nephropathy")."""
+    whole, part = (f" {on_one_line(text)} " for text in texts_of(doc, [mention, name]))
+    return whole in part or (whole.endswith(part) if mention[2] == name[2] else part in whole)
 
 
 def _why_not_mention(

@@ -10,7 +10,7 @@ from functools import cache, partial
 from heapq import nlargest
 from itertools import chain
 from math import exp
-from operator import is_, itemgetter
+from operator import itemgetter
 
 import numpy as np
 from spacy.tokens import Doc, Span
@@ -452,19 +452,16 @@ class Ranking:
         threshold = settings.nil_threshold if nil_threshold is None else nil_threshold
         links = self._decide(threshold)
         spans: list[list[ScoredSpan]] = [[] for _ in docs]
-        nil: list[set[ScoredSpan]] = [set() for _ in docs]
         decided = zip(self.mentions.owners, self.mentions.spans, chain(*links), strict=True)
         for owner, span, link in decided if self.may_hide else ():
-            spans[owner].append((span.start, span.end, span.label_, 1.0))
-            if not link.ids and generator.types_of(span.label_) != ():
-                nil[owner].add(spans[owner][-1])
-        hiding = [i for i, of_doc in enumerate(nil) if of_doc]
+            is_nil = not link.ids and generator.types_of(span.label_) != ()
+            spans[owner].append((span.start, span.end, span.label_, float(not is_nil)))
+        hiding = [i for i in range(len(docs)) if not all(p for *_, p in spans[i])]
         found = generator.unambiguous_names.add_to(
             [docs[i] for i in hiding],
             [spans[i] for i in hiding],
             [_excluded_words(docs[i], settings.spans_key) for i in hiding],
             traces and [traces[i] for i in hiding],
-            nil=[nil[i] for i in hiding],
         )
         with_names = {i: new for i, new in zip(hiding, found, strict=True) if new is not spans[i]}
         if not with_names:

@@ -200,23 +200,20 @@ def stem_of(word: str) -> str:
     return stem[:-1] if stem[-1:] in "aeiouy" and len(stem) > _MIN_STEM_LENGTH else stem
 
 
-# Endings of Latin nouns, and of the words made from them.
-_LATIN_NOUN = re.compile(r"(?:us|um|is|a)$")
+_LATIN_NOUN = re.compile(r"(?:(?<!o)us|um|is|a)$")
 _FROM_LATIN_NOUN = re.compile(r"(?:[aeiou]l|ar|[ai]c|ary|oid|ous|y|i|ae)$")
 
 
 def are_forms_of_one_word(word: str, other: str) -> bool:
     """Whether two words with the same stem are forms of one word, such as "cranium" and "cranial",
     but not "cranium" and "crane", or "spine" and "spin"."""
-    first, second = sorted(map(singular_of, (word, other)))
+    forms = first, second = sorted(map(singular_of, (word, other)))
     if first == second or first.removesuffix("a") + "um" == second:
         return True
     if first + "e" == second:
         return first.endswith("s")  # "sinus", "sinuses"
-    latin = [bool(_LATIN_NOUN.search(form)) for form in (first, second)]
-    return not any(latin) or (
-        sum(latin) == 1 and bool(_FROM_LATIN_NOUN.search((first, second)[latin[0]]))
-    )
+    latin = sum(bool(_LATIN_NOUN.search(form)) for form in forms)
+    return not latin or (latin == 1 and any(map(_FROM_LATIN_NOUN.search, forms)))
 
 
 # Replacements from British to American spelling, which MeSH and most ontologies prefer.
