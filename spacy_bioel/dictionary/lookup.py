@@ -209,7 +209,7 @@ class DictionaryLookup:
     def corrected_word(self, word: str) -> str:
         """Return the correct form of a misspelled word, and any other word unchanged."""
         corrected, stem = self._correct(word) or word, stem_of(word)
-        # "Drowsy" is not a misspelling of "dropsy" if a name contains "drowsiness", but "dizzyness"
+        # "Strial" is not a misspelling of "atrial" if a name contains "stria", but "dizzyness"
         # is a misspelling of "dizziness".
         return word if stem in self._stems and stem_of(corrected) != stem else corrected
 
@@ -230,8 +230,6 @@ class DictionaryLookup:
         fits &= (single == 0) | (difference <= ADJECTIVE)
         # "Shortness of breath and leg swelling" does not mean a short leg.
         fits &= (matches.gap == end) | (difference <= ORDERED)
-        # "8, 9" is not "VIII nerve", although nerve names differ only in their number.
-        fits &= (count_in(words.are(str.isdigit), start, end) < end - start) | ~is_replaced
         kept = np.flatnonzero(fits & (rows >= 0))
         matches, rows, difference, single = matches.take(kept), *table[kept, :3].T
         start, end, is_replaced = matches.start, matches.end, is_replaced[kept]
@@ -483,12 +481,9 @@ def _may_be_adjective(word: str, noun: str) -> bool:
     """Return whether a word ends like the adjective for a noun: "embryonic", not "muscarinic"."""
     if word.endswith(("al", "ar", "oid")) and len(word) >= _MIN_ADJECTIVE_LENGTH:  # not "oral"
         return word != noun + "eal"  # "corneal" belongs to "cornea", not to "corn"
-    if word.endswith("ic") and noun.endswith(("o", "ome", "ele")):
-        return True
-    if word.endswith("y") and noun.endswith("iness"):
-        return True
+    is_noun = noun.endswith(("o", "ome", "ele", "ia", "sis", "sion", "tion", "epsy", "oma", "ema"))
     is_adjective = word.endswith(("ic", "sive", "matous"))
-    return is_adjective and noun.endswith(("ia", "sis", "sion", "tion", "epsy", "oma", "ema"))
+    return (is_adjective and is_noun) or (word.endswith("y") and noun.endswith("iness"))
 
 
 def _concepts_above_most(kb: KnowledgeBase) -> BoolArray:

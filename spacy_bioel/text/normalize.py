@@ -132,7 +132,7 @@ _FAMILY_ENDINGS = {
     "ibility": "ib", "ability": "abl",
     "ment": "", "mental": "", "ement": "", "ence": "ent", "ency": "ent", "ance": "ant",
     "ancy": "ant", "ed": "", "ing": "", "ly": "", "ness": "", "is": "", "um": "", "us": "",
-    "ous": "ous", "a": "", "e": "", "y": "", "sy": "t",
+    "ous": "ous", "a": "", "e": "", "y": "", "sy": "t", "siness": "t",
     "eton": "et", "agmatic": "agm",
 }  # fmt: skip
 _ENDINGS_BY_LENGTH = sorted(_FAMILY_ENDINGS, key=len, reverse=True)
