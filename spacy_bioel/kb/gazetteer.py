@@ -34,6 +34,7 @@ from spacy_bioel.kb.knowledge_base import (
 from spacy_bioel.text.normalize import (
     LINKING_WORDS,
     MORE_OR_LESS,
+    PREPOSITIONS,
     amount_of,
     is_amount,
     normalize_name,
@@ -220,7 +221,6 @@ _SHARE_OF_NOUNS = 0.8  # share for adjectives and their nouns, which come from o
 # "No testis" is a synonym of "Absent testis", but "no seizure" is not an absence seizure.
 NEGATIONS = frozenset("no not non without never none nor".split())
 _GLUED_BRACKET = re.compile(r"\w[(\[]")
-_PREPOSITIONS = frozenset("of in with without to by due from for on at".split())
 # Words that may be added to the name of a changed amount: "low serum potassium level".
 _WORDS_WITH_AMOUNTS = ((), ("serum",), ("plasma",), ("level",), ("serum", "level"))
 _MAX_STEP = 8  # each name is compared with up to seven names that differ from it in one word
@@ -344,7 +344,7 @@ def _amounts(words: list[str]) -> list[int]:
 
 def phrases_of(words: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield the noun phrases of two words in a name: "tibial plateau" of the tibia."""
-    ends = [-1, *(i for i, word in enumerate(words) if word in _PREPOSITIONS), len(words)]
+    ends = [-1, *(i for i, word in enumerate(words) if word in PREPOSITIONS), len(words)]
     for before, end in pairwise(ends):
         if end == before + 3 and not LINKING_WORDS.intersection(words[before + 1 : end]):
             yield words[before + 1 : end]

@@ -92,6 +92,7 @@ def has_whole_brackets(text: str) -> bool:
 LINKING_WORDS = frozenset(
     "an the of in s its their his her is are was were be been being usually often sided".split()
 )
+PREPOSITIONS = frozenset("of in with without to by due from for on at".split())
 # "Low potassium" means "Decreased circulating potassium concentration": words for more and less,
 # and words that may appear next to the substance in a name. "Blood" is excluded because of names
 # such as "blood pressure".
