@@ -185,8 +185,8 @@ def _run_traced(
         if pipe is detector:
             detector.set_annotations([trace.doc], detector.predict([trace.doc], [trace]))
         elif pipe is linker:
-            ranking = linker.ranking([trace.doc], [trace])
-            linker.set_annotations([trace.doc], ranking.links())
+            ranking, links = linker.ranking([trace.doc], [trace]).revealed([trace])
+            linker.set_annotations([trace.doc], links)
         else:
             trace.doc = pipe(trace.doc)
             if trace.doc is None:

@@ -20,6 +20,7 @@ from spacy.vocab import Vocab
 from spacy_bioel.dictionary.lookup import PROBABILITIES, TYPO_FACTOR
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.export.rows import Document, JsonRow, link_texts, to_row
+from spacy_bioel.kb.gazetteer import phrases_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, word_key
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.loading import find_linker
@@ -104,20 +105,24 @@ def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[s
     """Return a function of a text and its old links: can its mentions, ids or scores change?"""
     sides = old, new
     before, after = map(_described_names, sides)
-    changed = (n for n in before.keys() | after.keys() if before.get(n) != after.get(n))
+    changed = [n for n in before.keys() | after.keys() if before.get(n) != after.get(n)]
     wanted = set(map(_stems_of_name, changed))
+    for name in changed:  # an adjective in a phrase of names is not its noun
+        phrases = phrases_of(words_of(normalize_name(name)))
+        wanted.update(frozenset(map(stem_of, phrase)) for phrase in phrases)
     substitutes: dict[int, set[str]] = defaultdict(set)  # stems in names, by the key of a word
     marks: dict[str, set[str]] = defaultdict(set)  # by stem: substitutes that match now, or no more
     rescored: set[str] = set()  # stems with substitutes that match a little better or less now
     likely = PROBABILITIES[:, None] * TYPO_FACTOR ** np.arange(3)
     shares = [_shares_of_substitutes(side) for side in sides]
-    for key, by in shares[0].keys() | shares[1].keys():
-        share = np.array([of_side.get((key, by), 0.0) for of_side in shares])[:, None, None]
+    for key, word in shares[0].keys() | shares[1].keys():
+        share = np.array([of_side.get((key, word), 0.0) for of_side in shares])[:, None, None]
+        by = stem_of(word)
         matches = likely * share**0.5 >= new.state.settings.dictionary.threshold
         substitutes[key] |= {by} if matches.any() else set()
         if (matches[0] != matches[1]).any():
-            marks[by].add(f"{key} {by}")
-            substitutes[key].add(f"{key} {by}")
+            marks[by].add(f"{key} {word}")
+            substitutes[key].add(f"{key} {word}")
         elif matches.any() and share[0] != share[1]:
             rescored.add(by)
     for stems in map(_stems_of_name, before.keys() | after.keys() if marks else ()):
@@ -188,13 +193,10 @@ def _described_names(side: CandidateGenerator) -> dict[str, object]:
 
 
 def _shares_of_substitutes(side: CandidateGenerator) -> dict[tuple[int, str], float]:
-    """Return the share of each pair of a word in a text, by its key, and a stem in a name."""
+    """Return the share of each pair of a word in a text, by its key, and a word in a name."""
     table = side.dictionary.bags_of_words.substitutes
-    columns = table.word.tolist(), table.by.tolist(), table.stem, table.share.tolist()
-    return {
-        (word, stem if word_key(stem) == by else stem_of(stem)): share
-        for word, by, stem, share in zip(*columns, strict=True)
-    }
+    pairs = zip(table.word.tolist(), table.replacement, strict=True)
+    return dict(zip(pairs, table.share.tolist(), strict=True))
 
 
 @lru_cache(maxsize=1 << 17)

@@ -6,9 +6,11 @@ looks for reasons to reject it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +20,8 @@ from spacy.tokens import Doc
 
 from spacy_bioel.dictionary.span_matches import (
     COMMA,
+    DASH,
+    LINE,
     NOTHING,
     SpanMatches,
     WordTable,
@@ -29,6 +33,7 @@ from spacy_bioel.dictionary.unambiguous import (
     MAX_ACRONYM_LENGTH,
     MIN_NAME_LENGTH,
     common_words,
+    correct_words,
     is_acronym,
     is_in_capitals,
     why_not_name,
@@ -37,7 +42,7 @@ from spacy_bioel.dictionary.written_forms import WrittenForms, has_mostly_codes,
 from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.explanation import Considered, Trace
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
-from spacy_bioel.kb.columns import offsets_of, positions_of
+from spacy_bioel.kb.columns import find_sorted, offsets_of, positions_of
 from spacy_bioel.kb.gazetteer import NEGATIONS, BagsOfWords, stem_key
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import Misspellings
@@ -46,6 +51,7 @@ from spacy_bioel.text.normalize import (
     AMOUNT_WORDS,
     LINKING_WORDS,
     amount_of,
+    are_forms_of_one_word,
     is_amount,
     linking_words_of,
     normalize_name,
@@ -57,9 +63,9 @@ from spacy_bioel.text.normalize import (
 from spacy_bioel.text.sentences import LongForms, broken_words
 from spacy_bioel.types import BoolArray, DoubleArray, IntArray
 
-# Differences between a string and a name: none; plural, British spelling, or the adjective of a
+# Differences between a string and a name: none; plural or British spelling; the adjective of a
 # one-word name; word order; words of the same family ("bowing", "bowed"); the last two combined.
-EQUAL, SPELLED, ORDERED, FAMILY, FAMILY_ORDERED = range(5)
+EQUAL, SPELLED, ADJECTIVE, ORDERED, FAMILY, FAMILY_ORDERED = range(6)
 _OTHER_MEANING = FAMILY_ORDERED + 1
 _SAMPLE_SIZE = 1000  # concepts or names sampled to estimate properties of a knowledge base
 # A concept with fewer descendants than this is never too general: with small knowledge bases, users
@@ -68,8 +74,9 @@ _MIN_BELOW_TOO_GENERAL = 100
 _MIN_ADJECTIVE_LENGTH = 6  # min. letters in an adjective whose stem differs from its noun's
 # Probability that a span means the name it matches, for each kind of difference between the two,
 # from EQUAL to FAMILY_ORDERED.
-PROBABILITIES = np.array([0.95, 0.9, 0.85, 0.75, 0.6])
+PROBABILITIES = np.array([0.95, 0.9, 0.9, 0.85, 0.75, 0.6])
 _DEFAULTS = DictionarySettings()
+_SIGN = re.compile(r"(?<=\w)(?:\+|[-−](?!\w))")  # "CD4+", "CD28-"
 TYPO_FACTOR = 0.9  # applied to the probability once for each misspelled word
 
 
@@ -96,12 +103,14 @@ class NameMatch(NamedTuple):
     difference (int): EQUAL to FAMILY_ORDERED.
     is_single (bool): Whether the string is one word.
     has_comma (bool): Whether the name has a comma.
+    has_sign (bool): Whether a word in the name has a sign, as in "CD4+".
     """
 
     row: int
     difference: int
     is_single: bool = False
     has_comma: bool = False
+    has_sign: bool = False
 
 
 class MatchedNames(NamedTuple):
@@ -125,7 +134,7 @@ class DictionaryLookup:
         nouns: dict[str, str] = srsly.read_json(ASSETS_FOLDER / "adjectives.json")
         self.kb = kb
         self.bags_of_words = BagsOfWords.from_kb(kb, nouns)
-        correct = partial(Misspellings(self.bags_of_words.words).correction, known=common_words())
+        correct = partial(Misspellings(self.bags_of_words.words).correction, known=correct_words())
         self._correct = lru_cache(maxsize=1 << 17)(correct)
         match_string = partial(_most_similar_name, kb, self.bags_of_words)
         self._match_string = lru_cache(maxsize=1 << 16)(match_string)
@@ -200,33 +209,37 @@ class DictionaryLookup:
     def corrected_word(self, word: str) -> str:
         """Return the correct form of a misspelled word, and any other word unchanged."""
         corrected, stem = self._correct(word) or word, stem_of(word)
-        # "Drowsy" is not a misspelling of "dropsy" if a name contains "drowsiness", but "dizzyness"
+        # "Strial" is not a misspelling of "atrial" if a name contains "stria", but "dizzyness"
         # is a misspelling of "dizziness".
         return word if stem in self._stems and stem_of(corrected) != stem else corrected
 
     def _match(self, words: WordTable, matches: SpanMatches) -> MatchedNames:
         """Return the spans that match a name, including those with a reason to reject them."""
-        strings = self._strings(words, matches)
-        names = [self._match_string(string, bag) for string, bag in strings]
+        names = [
+            min((self._match_string(string, bag) for string in strings), key=itemgetter(1))
+            for strings, bag in self._strings(words, matches)
+        ]
         table = np.array(names, dtype=np.int64).reshape(-1, len(NameMatch._fields))
-        rows, difference, single, has_comma = table.T
+        rows, difference, single, has_comma, has_sign = table.T
         start, end, is_replaced = matches.start, matches.end, matches.substitute >= 0
-        is_cut = count_in(words.separator == COMMA, np.minimum(start + 1, len(words)), end) > 0
-        fits = ~is_cut | ((has_comma > 0) & (difference <= SPELLED) & ~is_replaced)
-        fits &= (single == 0) | (difference <= SPELLED)
+        inside, may_end = np.minimum(start + 1, len(words)), words.may_end_before()[end]
+        is_cut = count_in(words.separator == COMMA, inside, end) > 0
+        is_dashed = count_in(words.separator == DASH, inside, end) > 0
+        fits = ~is_cut | ((has_comma > 0) & (difference <= SPELLED) & ~is_replaced & may_end)
+        fits &= ~is_dashed | (may_end & (difference <= ORDERED))
+        fits &= (single == 0) | (difference <= ADJECTIVE)
         # "Shortness of breath and leg swelling" does not mean a short leg.
         fits &= (matches.gap == end) | (difference <= ORDERED)
-        # "8, 9" is not "VIII nerve", although nerve names differ only in their number.
-        fits &= (count_in(words.are(str.isdigit), start, end) < end - start) | ~is_replaced
         kept = np.flatnonzero(fits & (rows >= 0))
         matches, rows, difference, single = matches.take(kept), *table[kept, :3].T
         start, end, is_replaced = matches.start, matches.end, is_replaced[kept]
-        # "Renal" is as good a match for "kidney" as "retinal" is for "retina".
-        is_adjective = is_replaced & (end - start == 1)
+        # "Renal", and "renal stones".
+        difference = np.where(is_replaced, np.maximum(difference, FAMILY), difference)
+        difference[is_replaced & (end - start == 1)] = ADJECTIVE
+        is_adjective = difference == ADJECTIVE
         pairs = zip(words.forms, words.corrected, strict=True)
         is_typo = np.array([form != corrected for form, corrected in pairs], dtype=bool)[words.form]
         n_typos = count_in(is_typo & ~words.is_short_form, start, end)
-        difference = np.where(is_adjective, SPELLED, difference)
         shares = self.bags_of_words.substitutes.share_of(matches.substitute)
         factor = np.sqrt(np.where(is_replaced & ~is_adjective, shares, 1.0))
         probability = PROBABILITIES[difference] * factor * TYPO_FACTOR**n_typos
@@ -235,22 +248,52 @@ class DictionaryLookup:
         added = self.kb.is_added[rows] & is_equal & (single > 0)
         probability[added] = np.maximum(probability[added], PROBABILITIES[EQUAL])
         reasons = self._reasons_against(words, matches, rows, single > 0)
+        for i in np.flatnonzero(is_adjective & self._modify_nouns(words, start)).tolist():
+            reasons[i] = reasons[i] or "the adjective of a noun in other names"
+        for i in np.flatnonzero(has_sign[kept]).tolist():
+            (first,), (last,) = words.char_spans(start[[i]], end[[i]])
+            signs = _SIGN.findall(text_of(words.docs[words.doc[start[i]]])[first : last + 2])
+            if signs and signs != _SIGN.findall(self.kb.names[int(rows[i])]):
+                reasons[i] = "another sign than in the name"
         return MatchedNames(matches, rows, reasons, probability, is_equal)
 
-    def _strings(self, words: WordTable, matches: SpanMatches) -> list[tuple[str, int]]:
-        """Return the string to look up for each span, and the bag that the span matches."""
-        strings = []
+    def _modify_nouns(self, words: WordTable, word: IntArray) -> BoolArray:
+        """Return whether each of these words modifies a noun that it is a phrase of names with.
+
+        "Tibial plateau" is not the tibia. The noun may also be before a dash or comma, as in
+        "Muscle - Skeletal". Shape (n,), as `word`.
+        """
+        keys, none = words.keys, np.uint64(0)
+        is_after = np.isin(words.separator, (DASH, COMMA))
+        after = np.append(np.where(words.separator <= LINE, keys, none), none)[word + 1]
+        before = np.where(is_after, np.roll(keys, 1), none)[word]
+        phrases = np.stack([keys[word] + after, keys[word] + before])
+        is_first, is_second = find_sorted(self.bags_of_words.phrases, phrases)[1]
+        return np.logical_or(is_first, is_second)
+
+    def _strings(self, words: WordTable, matches: SpanMatches) -> Iterator[tuple[list[str], int]]:
+        """Yield the strings to look up for each span, and the bag that the span matches.
+
+        The part may be named before the whole: "Nerve - Tibial" is the tibial nerve.
+        """
+        dashes = set(np.flatnonzero(words.separator == DASH).tolist())
         columns = [column.tolist() for column in vars(matches).values()]
         for start, end, gap, resume, bag, replaced, substitute in zip(*columns, strict=True):
             span_words = [words.corrected[form] for form in words.form[start:end].tolist()]
             if substitute >= 0:
-                span_words[replaced - start] = self.bags_of_words.substitutes.stem[substitute]
+                span_words[replaced - start] = self.bags_of_words.substitutes.replacement[
+                    substitute
+                ]
             if words.expanded:
                 for i, word in enumerate(span_words):
                     span_words[i] = " ".join(words.expanded.get(start + i, [word]))
-            del span_words[gap - start : resume - start]
-            strings.append((" ".join(span_words), bag))
-        return strings
+            strings = [" ".join(span_words[: gap - start] + span_words[resume - start :])]
+            is_whole = gap == end and substitute < 0
+            for dash in dashes.intersection(range(start + 1, end)) if is_whole else ():
+                whole, part = span_words[: dash - start], span_words[dash - start :]
+                if self.kb.lookup_names([" ".join(part)])[0] < 0:
+                    strings.append(" ".join(part + whole))
+            yield strings, bag
 
     def _reasons_against(
         self, words: WordTable, matches: SpanMatches, rows: IntArray, is_single: BoolArray
@@ -394,10 +437,11 @@ def _most_similar_name(kb: KnowledgeBase, bags: BagsOfWords, string: str, bag: i
             is_singular_preferred = preferred[i] and _singular_words(other) == singular
             candidates.append((not is_singular_preferred, differences[i], rows[i], other))
         _, _, row, name = min(candidates)
-    if difference > FAMILY_ORDERED:
-        return NameMatch(-1, FAMILY_ORDERED)
+    if difference == _OTHER_MEANING:
+        return NameMatch(-1, _OTHER_MEANING)
     content_words = [word for word in words if word not in LINKING_WORDS] or words
-    return NameMatch(row, difference, len(content_words) == 1, "," in name)
+    has_sign = bool(_SIGN.search(name))
+    return NameMatch(row, difference, len(content_words) == 1, "," in name, has_sign)
 
 
 def _difference(words: list[str], name: str) -> int:
@@ -408,7 +452,7 @@ def _difference(words: list[str], name: str) -> int:
     if list(map(singular_of, words)) == list(map(singular_of, name_words)):
         return SPELLED
     if len(words) == len(name_words) == 1 and _may_be_adjective(words[0], name_words[0]):
-        return SPELLED if stem_of(words[0]) == stem_of(name_words[0]) else _OTHER_MEANING
+        return ADJECTIVE if stem_of(words[0]) == stem_of(name_words[0]) else _OTHER_MEANING
     if is_amount(name_words) and amount_of(words) == amount_of(name_words):
         return FAMILY
     # "Seizures were absent" does not mean absence seizures.
@@ -425,6 +469,9 @@ def _difference(words: list[str], name: str) -> int:
     same_head = singular_of(content[-1]) == singular_of(name_content[-1])
     if sorted(map(singular_of, content)) == sorted(map(singular_of, name_content)):
         return ORDERED if may_reorder or same_head else _OTHER_MEANING
+    pairs = zip(sorted(content, key=stem_of), sorted(name_content, key=stem_of), strict=False)
+    if not all(are_forms_of_one_word(a, b) for a, b in pairs):
+        return _OTHER_MEANING
     if list(map(stem_of, content)) == list(map(stem_of, name_content)):
         return FAMILY
     return FAMILY_ORDERED if may_reorder else _OTHER_MEANING
@@ -434,12 +481,9 @@ def _may_be_adjective(word: str, noun: str) -> bool:
     """Return whether a word ends like the adjective for a noun: "embryonic", not "muscarinic"."""
     if word.endswith(("al", "ar", "oid")) and len(word) >= _MIN_ADJECTIVE_LENGTH:  # not "oral"
         return word != noun + "eal"  # "corneal" belongs to "cornea", not to "corn"
-    if word.endswith("ic") and noun.endswith(("o", "ome", "ele")):
-        return True
-    if word.endswith("y") and noun.endswith("iness"):
-        return True
+    is_noun = noun.endswith(("o", "ome", "ele", "ia", "sis", "sion", "tion", "epsy", "oma", "ema"))
     is_adjective = word.endswith(("ic", "sive", "matous"))
-    return is_adjective and noun.endswith(("ia", "sis", "sion", "tion", "epsy", "oma", "ema"))
+    return (is_adjective and is_noun) or (word.endswith("y") and noun.endswith("iness"))
 
 
 def _concepts_above_most(kb: KnowledgeBase) -> BoolArray:

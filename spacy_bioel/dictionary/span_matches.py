@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 from spacy.attrs import IDX, LENGTH, ORTH, SPACY
+from spacy.lang.en.stop_words import STOP_WORDS
 from spacy.tokens import Doc
 
 from spacy_bioel.doc import text_of
 from spacy_bioel.kb.columns import entries_of, offsets_of
 from spacy_bioel.kb.gazetteer import MAX_WORDS, BagsOfWords
 from spacy_bioel.kb.knowledge_base import KeyArray
-from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, normalize_tokens, words_of
+from spacy_bioel.text.normalize import (
+    BLANK_LINE,
+    normalize_name,
+    normalize_tokens,
+    singular_of,
+    words_of,
+)
 from spacy_bioel.text.sentences import LongForms, find_forms
 from spacy_bioel.types import BoolArray, IntArray
 
-# Separators between words, the strongest last. A name may continue on the next line.
-NOTHING, LINE, COMMA, STOP = 0, 1, 2, 3
+# Separators between words, the strongest last. A name may continue on the next line. A spaced dash
+# or a slash is between a whole and its part: "Heart - Left Ventricle".
+NOTHING, LINE, DASH, COMMA, STOP = range(5)
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _PUNCTUATION, _SIGNS = frozenset(".;:!?"), frozenset("=<>%≥≤±|")
-_BULLETS = frozenset("-–—*•·▪◦‣")  # at the start of a line
+_DASHES = frozenset("-–—")
+_BULLETS = _DASHES | frozenset("*•·▪◦‣")  # at the start of a line
 _MAX_WORDS_WITH_SUBSTITUTE = 6  # max. words in a span in which one word is replaced
 _MAX_WORDS_AT_CONJUNCTION = 4  # max. words on each side of "and"
 _CONJUNCTIONS = ("and", "or", "nor")
@@ -41,7 +50,7 @@ class WordTable:
     can_begin, can_end (BoolArray): Whether a span may begin, or end, with a word.
     keys (KeyArray): Keys in a bag (see `kb.gazetteer`); 0 if the word is ignored.
     is_short_form (BoolArray): Whether a word belongs to an expanded short form.
-    separator (NDArray[int8]): Separator before a word: NOTHING, LINE, COMMA or STOP.
+    separator (NDArray[int8]): Separator before a word: NOTHING, LINE, DASH, COMMA or STOP.
     token_offset, token_length (IntArray): For each token, its first character in the document, and
         its length. Shape (n_tokens,).
     first_token (IntArray): First token of each document. Shape (n_docs,).
@@ -75,6 +84,14 @@ class WordTable:
     def are(self, test: Callable[[str], bool]) -> BoolArray:
         """Return a mask of the words whose normalised form passes a test. Shape (n_words,)."""
         return np.array(list(map(test, self.forms)), dtype=bool)[self.form]
+
+    def may_end_before(self) -> BoolArray:
+        """Return whether a phrase may end before each word, and at the end: not between a modifier
+        and its noun, as in "mild hearing loss". Shape (n_words + 1,)."""
+        is_number = self.are(lambda word: any(map(str.isdigit, singular_of(word))))
+        may_end = (self.separator > NOTHING) | self.are(STOP_WORDS.__contains__)
+        may_end[1:] |= is_number[:-1]
+        return np.append(may_end, True)
 
     def char_spans(self, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
         """Return the start and end (exclusive) of word spans, in characters. Shape (n,) each."""
@@ -158,13 +175,15 @@ def _separators(
     is_stop |= is_among(_OPENING) & after_space
     is_stop |= is_line & np.append(is_among(_BULLETS)[1:], False)[:n]
     is_stop |= is_among(_SIGNS) | is_among(frozenset(filter(BLANK_LINE.search, white)))
+    is_dash = (is_among(_DASHES) & spaced & after_space) | is_among(frozenset("/"))
 
     def is_before_word(is_separator: BoolArray) -> BoolArray:
         n_before = offsets_of(is_separator)[token]
         return np.diff(n_before, prepend=n_before[:1]) > 0
 
-    conditions = [is_before_word(kind) for kind in (is_stop, is_comma & spaced, is_line)]
-    separators = np.select(conditions, [STOP, COMMA, LINE], NOTHING).astype(np.int8)
+    kinds = (is_stop, is_comma & spaced, is_dash, is_line)
+    conditions = list(map(is_before_word, kinds))
+    separators = np.select(conditions, [STOP, COMMA, DASH, LINE], NOTHING).astype(np.int8)
     first = np.searchsorted(token, first_token)  # names never continue into the next document
     separators[first[first < len(token)]] = STOP
     return separators
@@ -304,12 +323,13 @@ def _substituted_matches(
     replaced_keys = keys[span] - table.word[substitute] + table.by[substitute]
     bag = bags.found.find(replaced_keys).astype(np.int64)
     form = words.form[word]
-    has_more_words = (end - start > 1)[span]
     # A single word is replaced only if it is an adjective whose noun is a name.
+    has_more_words = (end - start > 1)[span]
     rows = [
         i
         for i in np.flatnonzero(bag).tolist()
-        if has_more_words[i] or words.corrected[form[i]] == table.adjective[substitute[i]]
+        if (adjective := table.adjective[substitute[i]]) == words.corrected[form[i]]
+        or (has_more_words[i] and not adjective)
     ]
     span = span[rows]
     return _make_matches(
@@ -325,6 +345,12 @@ def _coordinated_matches(
     "Cleft lip and palate" contains the names "cleft lip" and "cleft palate"; "pontine and
     cerebellar hypoplasia" contains "cerebellar hypoplasia" and "pontine hypoplasia".
     """
+    keys = words.keys.tolist()
+
+    def has_repeated(start: int, end: int) -> bool:  # "severe and severe hearing loss"
+        of_words = list(filter(None, keys[start:end]))
+        return len(set(of_words)) < len(of_words)
+
     is_and = np.append(words.are(_CONJUNCTIONS.__contains__), False)
     has_more_words = whole.end - whole.start > 1
     widths = range(1, _MAX_WORDS_AT_CONJUNCTION + 1)
@@ -349,8 +375,8 @@ def _coordinated_matches(
     fits &= (words.can_begin | ~words.is_short_form)[resume]
     start, gap, resume, end = spans[:, fits]
     bag = bags.found.find(sums[gap] - sums[start] + sums[end] - sums[resume]).astype(np.int64)
-    rows = np.flatnonzero(bag)
-    return _make_matches(start[rows], end[rows], bag[rows], gap=gap[rows], resume=resume[rows])
+    kept = [i for i in np.flatnonzero(bag).tolist() if not has_repeated(start[i], end[i])]
+    return _make_matches(start[kept], end[kept], bag[kept], gap=gap[kept], resume=resume[kept])
 
 
 def count_in(mask: BoolArray, start: IntArray, end: IntArray) -> IntArray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.gazetteer import Gazetteer, KeyArray, KeyMasks, MaskArray
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.spelling import RARE, Misspellings
 from spacy_bioel.text.normalize import (
     has_whole_brackets,
     normalize_name,
@@ -52,6 +53,33 @@ def common_words() -> dict[str, float]:
     """Read the frequencies of common words, per million words of biomedical text."""
     table = srsly.read_gzip_json(ASSETS_FOLDER / "words.json.gz")
     return {word: 1e6 * count / table["total"] for word, count in table["counts"].items()}
+
+
+@cache
+def correct_words() -> dict[str, float]:
+    """Read all words that are not typing errors, with frequencies; RARE for other English words."""
+    english = srsly.read_gzip_json(ASSETS_FOLDER / "english.json.gz")
+    return dict.fromkeys(english, RARE) | common_words()
+
+
+@cache
+def _misspellings() -> Misspellings:
+    return Misspellings(dict.fromkeys(correct_words(), 1))
+
+
+@lru_cache(maxsize=1 << 16)
+def correct_spelling(text: str) -> str:
+    """Return a normalised text with corrected words; rare words, which may be anything, stay."""
+    correct = partial(_misspellings().correction, known=correct_words())
+    return " ".join(correct(word) or word for word in text.split())
+
+
+def _without_slips(token: str) -> str:
+    """Return a word with correct spelling, unless a letter is wrong, or the ending: other names
+    differ in these, such as "amylose" and "amylase"."""
+    other = correct_spelling(token)
+    is_slip = len(other) != len(token) or sorted(other) == sorted(token)
+    return other if is_slip and other[-1:] == token[-1:] else token
 
 
 @cache
@@ -218,10 +246,13 @@ class UnambiguousNames:
     ) -> list[list[ScoredSpan]]:
         """Add names to the mentions in each document; a name replaces the mentions inside it.
 
+        spans (Sequence): The mentions. If any has a probability of 0, because it has no concept,
+            only names that such mentions hide are added.
         excluded (Sequence[Collection[str]]): For each document, lower-case words that are not
             mentions.
         """
-        names_in_docs = list(map(_missed_names, docs, spans, excluded, self.longest(docs)))
+        missed = partial(_missed_names, self._kbs)
+        names_in_docs = list(map(missed, docs, spans, excluded, self.longest(docs)))
         strings_in_docs = []
         for doc, names in zip(docs, names_in_docs, strict=True):
             in_capitals = is_in_capitals(text_of(doc))
@@ -239,7 +270,7 @@ class UnambiguousNames:
             extended.append(sorted(kept + new, key=lambda s: s[:2]) if new else doc_spans)
             if traces is None:
                 continue
-            traces[doc_index].changed(doc_spans, kept, "within a name in the knowledge base")
+            traces[doc_index].changed(doc_spans, kept, "overlaps a name in the knowledge base")
             for name in names:
                 if name.reason:
                     traces[doc_index].drop((*name[:3], 0.0), name.reason, name.name)
@@ -258,7 +289,7 @@ class UnambiguousNames:
         lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
         matches = self._gazetteer.match_spans(tokens, _MAX_NAME_TOKENS, lengths=lengths)
         starts, widths, bits = matches
-        is_covered = bytearray(len(tokens))
+        is_covered, known = bytearray(len(tokens)), correct_words()
         offsets = np.cumsum(lengths) - lengths
         doc_indices = np.searchsorted(offsets, starts, side="right") - 1
         order = np.lexsort((bits, starts, -widths))
@@ -271,6 +302,14 @@ class UnambiguousNames:
             elif 1 not in is_covered[start : start + width + 1]:
                 is_covered[start : start + width + 1] = b"\1" * (width + 1)
                 found[doc_index][span] = [self.labels[bit]]
+        missed = [i for i, token in enumerate(tokens) if not (is_covered[i] or token in known)]
+        correct = list(map(_without_slips, [tokens[i] for i in missed]))
+        places, _, bits = self._gazetteer.match_spans(correct, 1)
+        for place, bit in zip(places.tolist(), bits.tolist(), strict=True):
+            i = missed[place]
+            doc_index = int(np.searchsorted(offsets, i, side="right")) - 1
+            first = i - int(offsets[doc_index])
+            found[doc_index].setdefault((first, first + 1), []).append(self.labels[bit])
         return found
 
     def _judge(self, strings: Iterable[NameString]) -> dict[NameString, Verdict]:
@@ -283,6 +322,9 @@ class UnambiguousNames:
                 new.setdefault(self._kbs[string[1]], []).append(string)
         for kb, kb_strings in new.items():
             normalized = normalize_names([text for text, *_ in kb_strings])
+            rows = kb.lookup_names(normalized)
+            for i in np.flatnonzero(rows < 0).tolist():
+                normalized[i] = correct_spelling(normalized[i])
             rows = kb.lookup_names(normalized)
             for i in np.flatnonzero(rows < 0).tolist():
                 verdicts[kb_strings[i]] = "", _SPANS_SENTENCES
@@ -325,15 +367,17 @@ def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
     return KeyMasks(keys[starts], np.bitwise_or.reduceat(masks, starts))
 
 
-import os
-_W = eval(os.environ.get("WW","{}"))
 def _missed_names(
-    doc: Doc, spans: list[ScoredSpan], exclude: Collection[str], longest: LabelledSpans
+    kbs: Mapping[str, KnowledgeBase],
+    doc: Doc,
+    spans: list[ScoredSpan],
+    exclude: Collection[str],
+    longest: LabelledSpans,
 ) -> list[NameInText]:
     """Return the names in a document that are not mentions yet, and reasons found in its text."""
     label_of_span = {(start, end): label for start, end, label, _ in spans}
     span_of_token = {i: span for span in spans for i in range(*span[:2])}
-    defined, names = long_forms(doc), []
+    defined, names, has_nil = long_forms(doc), [], not all(p for *_, p in spans)
     in_order = sorted(longest.items())
     texts = texts_of(doc, [(*tokens, "", 0.0) for tokens, _ in in_order])
     for ((start, end), labels), text in zip(in_order, texts, strict=True):
@@ -346,16 +390,33 @@ def _missed_names(
             counted = [label for label in labels if annotation_counts(string, label)[1]]
             labels = counted if len(counted) == 1 else labels
         label, reason = labels[0], ""
+        hiding = {s for s in near if not s[3] and _hides(doc, s, (start, end, label, 1.0))}
+        if has_nil and not hiding:
+            continue
+        near -= hiding
         if len(labels) > 1:
             reason = f"a name of {' and '.join(labels)}"
         elif exclude and on_one_line(text.lower()) in exclude:
             reason = "excluded by the `exclude` word list"
-        elif text in defined:
+        elif text in defined and not _are_synonyms(kbs[label], text, defined[text]):
             reason = f"a short form of {defined[text]}"
-        elif not mention_label and any(s[0] < start or s[1] > end or s[2] not in (label, *_W.get(label,())) for s in near):
+        elif not mention_label and any(s[0] < start or s[1] > end or s[2] != label for s in near):
             reason = "overlaps a mention"
         names.append(NameInText(start, end, label, text, reason))
     return names
+
+
+def _are_synonyms(kb: KnowledgeBase, *names: str) -> bool:
+    """Whether two names, such as "MRSA" and its long form, have a concept in common."""
+    indptr, concepts, _ = kb.concepts_of_names(kb.lookup_names(normalize_names(names)))
+    return bool(np.isin(concepts[: indptr[1]], concepts[indptr[1] :]).any())
+
+
+def _hides(doc: Doc, mention: ScoredSpan, name: ScoredSpan) -> bool:
+    """Whether a mention is part of a name, or contains a name as whole words ("gamma-H2AX"); if it
+    has the same label, at its end ("radiocontrast nephropathy")."""
+    whole, part = (f" {on_one_line(text)} " for text in texts_of(doc, [mention, name]))
+    return whole in part or (whole.endswith(part) if mention[2] == name[2] else part in whole)
 
 
 def _why_not_mention(

@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 from spacy_bioel.doc import likeliest, text_of
 from spacy_bioel.entities import EntityRules, Mentions, Query
 from spacy_bioel.explanation import Trace
-from spacy_bioel.text.normalize import normalize_names
+from spacy_bioel.text.normalize import PREPOSITIONS, normalize_names
 from spacy_bioel.types import ScoredSpan
 
 _MAX_READINGS = 4
@@ -30,8 +30,7 @@ _HIDDEN_SPACE = "\0"
 _ARTICLES = {"the", "a", "an"}
 _LEADING = _ARTICLES | {"both", "either", "neither", "some"}
 _OTHER = re.compile(r"^(?:(?:many|some|several)\s+)?other\s+", re.I)
-_PREPOSITIONS = {"of", "in", "to", "with", "from", "by", "for", "on", "at", "due", "without"}
-_LINKING = _PREPOSITIONS | _ARTICLES
+_LINKING = PREPOSITIONS | _ARTICLES
 # Numbers of family members: "2", "2a", "B", "C7", "IV".
 _MEMBER_NUMBER = re.compile(r"\d{1,3}[a-z]?|[a-z]\d{0,2}|[ivx]{1,4}", re.I)
 # Numbers right after a family name ("1" in "ERK1", "3" in "caspase-3", "A8" in "S100A8", "A" in
@@ -232,7 +231,7 @@ def _cost(first: list[str], last: list[str], *, prefix: int, suffix: int) -> flo
         cost -= 3.0  # "hepatitis B and C"
     elif prefix:
         ends = [word.lower() for word in first[:prefix][-2:]]
-        if ends[-1] in _LINKING and not _PREPOSITIONS.isdisjoint(ends):
+        if ends[-1] in _LINKING and not PREPOSITIONS.isdisjoint(ends):
             cost -= 1.0  # "cancer of the breast and ovary"
         else:
             cost += 0.5 if len(last) == 1 else 1.5
@@ -242,7 +241,7 @@ def _cost(first: list[str], last: list[str], *, prefix: int, suffix: int) -> flo
         cost = min(cost, 1.9) - 0.9
     if not prefix and not suffix:
         cost += 0.7
-    starts = [i for i, word in enumerate(last) if word.lower() in _PREPOSITIONS]
+    starts = [i for i, word in enumerate(last) if word.lower() in PREPOSITIONS]
     if suffix and starts and len(last) - suffix != starts[0]:
         cost += 2.0  # likelier split: "aplasia and hypoplasia | of the thymus"
     return cost

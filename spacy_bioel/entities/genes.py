@@ -49,7 +49,16 @@ from spacy_bioel.entities.usual_names import (
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
-from spacy_bioel.types import CELL_LINE, CHEMICAL, GENE, ORGANISM, Candidate, Link, ScoredSpan, best_first
+from spacy_bioel.types import (
+    CELL_LINE,
+    CHEMICAL,
+    GENE,
+    ORGANISM,
+    Candidate,
+    Link,
+    ScoredSpan,
+    best_first,
+)
 
 # A text without any of these words is assumed not to mention genes: "The cat had the flu."
 _GENETICS_WORDS = re.compile(

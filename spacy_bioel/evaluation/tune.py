@@ -56,7 +56,7 @@ from spacy_bioel.linking.evidence import default_fusion
 from spacy_bioel.loading import find_detector, find_linker, spans_key
 from spacy_bioel.mentions.selection import select_mentions
 from spacy_bioel.models.fusion import Fusion
-from spacy_bioel.settings import BY_DICTIONARY
+from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY
 from spacy_bioel.types import AnnotatedText, Link, ScoredSpan
 
 GOLD_PROTOCOL, LINK_PROTOCOL, MENTION_PROTOCOL = "gold", "end_to_end", "mention"
@@ -283,7 +283,7 @@ def _find_mentions(prepared: Prepared, index: int, mentions: tuple[ScoredSpan, .
     doc, linker = prepared.before_linker(index, mentions), prepared.linker
     if linker is None:
         return get_links(doc, spans_key(None))
-    if linker.cfg["mentions"] in (BY_DICTIONARY, "model"):
+    if linker.cfg["mentions"] in (BY_DICTIONARY, SPANS_AND_DICTIONARY, "model"):
         return linker.predict([doc])[0]
     spans = find_mentions([doc], linker.generator).spans
     return [Link(span.start_char, span.end_char, span.label_) for span in spans]

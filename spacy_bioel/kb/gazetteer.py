@@ -11,10 +11,12 @@ two running sums, and replacing a word takes one subtraction and one addition.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from operator import itemgetter
 
 import numpy as np
@@ -32,6 +34,7 @@ from spacy_bioel.kb.knowledge_base import (
 from spacy_bioel.text.normalize import (
     LINKING_WORDS,
     MORE_OR_LESS,
+    PREPOSITIONS,
     amount_of,
     is_amount,
     normalize_name,
@@ -217,6 +220,7 @@ _MIN_SHARE_OF_CONCEPTS = 0.04
 _SHARE_OF_NOUNS = 0.8  # share for adjectives and their nouns, which come from other vocabularies
 # "No testis" is a synonym of "Absent testis", but "no seizure" is not an absence seizure.
 NEGATIONS = frozenset("no not non without never none nor".split())
+_GLUED_BRACKET = re.compile(r"\w[(\[]")
 # Words that may be added to the name of a changed amount: "low serum potassium level".
 _WORDS_WITH_AMOUNTS = ((), ("serum",), ("plasma",), ("level",), ("serum", "level"))
 _MAX_STEP = 8  # each name is compared with up to seven names that differ from it in one word
@@ -237,7 +241,7 @@ class Substitutes:
 
     word: KeyArray  # key of the word in a text, ascending
     by: KeyArray  # key of the word in a name
-    stem: tuple[str, ...]  # stem of the word in a name; for adjectives, the noun itself
+    replacement: tuple[str, ...]  # word in a name; the most frequent word with its stem
     share: NDArray[np.float32]  # share of the concepts with the rarer word that also have the other
     adjective: tuple[str, ...]  # adjective that may match a noun alone ("renal", "kidney"), or ""
 
@@ -263,6 +267,7 @@ class BagsOfWords:
     words: dict[str, int]  # number of names with each word
     substitutes: Substitutes
     long: KeyMasks  # keys of the first MAX_WORDS words of longer names, with their maximum length
+    phrases: KeyArray  # keys of noun phrases of two words in names, ascending
 
     def rows_of(self, bag: int) -> list[int]:
         """Return the name rows of a bag, by its number from 1."""
@@ -274,7 +279,8 @@ class BagsOfWords:
 
         nouns (Mapping[str, str] | None): Nouns by adjective, such as "kidney" for "renal".
         """
-        split_names = [words_of(name) for name in normalize_names(list(kb.names))]
+        names = list(kb.names)
+        split_names = [words_of(name) for name in normalize_names(names)]
         counts = Counter(word for words in split_names for word in dict.fromkeys(words))
         stems: dict[str, int] = {}
         stem_numbers = {
@@ -282,6 +288,8 @@ class BagsOfWords:
             for word in counts
         }
         stem_keys = np.array([word_key(stem) for stem in stems], dtype=np.uint64)
+        word_of = {stem_numbers[word]: word for word in sorted(counts, key=counts.__getitem__)}
+        stem_words = [word_of[number] for number in range(len(stems))]
         # Name and stem of each word in each name, without linking words.
         lengths = np.fromiter(map(len, split_names), dtype=np.int64, count=len(split_names))
         numbers = (stem_numbers[word] for words in split_names for word in words)
@@ -296,13 +304,21 @@ class BagsOfWords:
         rows = np.append(np.arange(len(name_bags)), rows_of_amounts)
         order = np.argsort(keys, kind="stable")
         bags, starts = np.unique(keys[order], return_index=True)
-        substitutes = _substitutes(kb, name_bags, name, stem, stem_keys, tuple(stems))
+        # In "T(reg)", "reg" is not a word that a synonym could replace.
+        is_whole = np.array([not _GLUED_BRACKET.search(name) for name in names], dtype=bool)[name]
+        of_words = name[is_whole], stem[is_whole]
+        substitutes = _substitutes(kb, name_bags, *of_words, stem_keys, stem_words)
         pairs = [(adjective, noun, adjective) for adjective, noun in (nouns or {}).items()]
         pairs += [(noun, adjective, "") for adjective, noun in (nouns or {}).items()]
         substitutes += [
             (stem_key(word), stem_key(by), by, _SHARE_OF_NOUNS, adjective)
             for word, by, adjective in pairs
             if stem_of(by) in stems
+        ]
+        phrases = [
+            sum(map(stem_key, phrase)) & KEY_MASK
+            for words in split_names
+            for phrase in phrases_of(words)
         ]
         return cls(
             KeyMasks(bags, np.arange(1, len(bags) + 1, dtype=np.uint64)),
@@ -311,6 +327,7 @@ class BagsOfWords:
             dict(counts),
             Substitutes.from_pairs(substitutes),
             _long_names(split_names),
+            np.unique(np.array(phrases, dtype=np.uint64)),
         )
 
 
@@ -323,6 +340,14 @@ def _amounts(words: list[str]) -> list[int]:
     added = [sum(map(stem_key, words)) for words in _WORDS_WITH_AMOUNTS]
     directions = map(stem_key, MORE_OR_LESS[sign])
     return [(key + direction + words) & KEY_MASK for direction in directions for words in added]
+
+
+def phrases_of(words: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the noun phrases of two words in a name: "tibial plateau" of the tibia."""
+    ends = [-1, *(i for i, word in enumerate(words) if word in PREPOSITIONS), len(words)]
+    for before, end in pairwise(ends):
+        if end == before + 3 and not LINKING_WORDS.intersection(words[before + 1 : end]):
+            yield words[before + 1 : end]
 
 
 def _long_names(split_names: Sequence[list[str]]) -> KeyMasks:
@@ -342,13 +367,13 @@ def _substitutes(
     name: IntArray,
     stem: IntArray,
     stem_keys: KeyArray,
-    stems: Sequence[str],
+    words: Sequence[str],
 ) -> list[_Substitute]:
     """Find the pairs of words for which enough concepts have two names that differ only in them.
 
     name_bags (KeyArray): Bag of each name.
     name, stem (IntArray): Name and stem of each word in each name.
-    stem_keys (KeyArray), stems (Sequence[str]): Key and string of each stem.
+    stem_keys (KeyArray), words (Sequence[str]): Key of each stem, and a word with that stem.
     """
     rest = name_bags[name] - stem_keys[stem]  # bag of the other words in the name
     # One entry for each word in each of a concept's names: its concept, rest and stem.
@@ -375,9 +400,9 @@ def _substitutes(
     pairs, counts = np.unique(pairs, axis=0, return_counts=True)
     share = counts / np.minimum(*n_concepts[pairs].T) if len(pairs) else counts.astype(float)
     negations = {stem_of(word) for word in NEGATIONS}
-    negates = np.array([string in negations for string in stems], dtype=bool)
+    negates = np.array([stem_of(word) in negations for word in words], dtype=bool)
     is_frequent = (counts >= _MIN_CONCEPTS) & (share >= _MIN_SHARE_OF_CONCEPTS)
     kept = is_frequent & ~negates[pairs].any(axis=1)
     shares, pairs = share[kept].tolist() * 2, np.concatenate([pairs[kept], pairs[kept][:, ::-1]])
     of_pairs = zip(*stem_keys[pairs].T.tolist(), pairs[:, 1].tolist(), shares, strict=True)
-    return [(word, by, stems[number], share, "") for word, by, number, share in of_pairs]
+    return [(word, by, words[number], share, "") for word, by, number, share in of_pairs]

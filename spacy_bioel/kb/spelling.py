@@ -305,14 +305,11 @@ class Misspellings:
         self._words = [w for w in words if SHORTEST <= len(w) <= LONGEST and w.isalpha()]
         self._counts = words
         # Words one typing error apart become identical if a letter is deleted from one or both.
-        keys = [
-            (hash(key), number)
-            for number, word in enumerate(self._words)
-            for key in {word, *_deletions(word)}
-        ]
-        table = np.array(keys, dtype=np.int64).reshape(-1, 2)
-        table = table[np.argsort(table[:, 0], kind="stable")]
-        self._hashes, self._numbers = table[:, 0].copy(), table[:, 1].astype(np.int32)
+        keys = (hash(key) for word in self._words for key in (word, *_deletions(word)))
+        hashes = np.fromiter(keys, dtype=np.int64)
+        numbers = np.repeat(np.arange(len(self._words)), list(map(len, self._words)))
+        order = np.argsort(hashes, kind="stable")
+        self._hashes, self._numbers = hashes[order], numbers[order].astype(np.int32)
 
     def correction(self, word: str, *, known: Mapping[str, float]) -> str | None:
         """Return the correct form of a misspelled word; None if there is no clear correction.
@@ -338,13 +335,18 @@ class Misspellings:
         return max(forms, key=self._counts.__getitem__)
 
     def _near(self, word: str) -> Iterator[str]:
-        """Yield the words that are one typing error away, possibly repeated."""
+        """Yield the words that are one typing error away, possibly repeated.
+
+        A wrong last letter is another ending: "hyperemic" is not a misspelling of "hyperemia".
+        """
         for key in {word, *_deletions(word)}:
             start = np.searchsorted(self._hashes, hash(key))
             end = np.searchsorted(self._hashes, hash(key), side="right")
             for number in self._numbers[start:end].tolist():
-                if is_one_error_apart(word, self._words[number]):
-                    yield self._words[number]
+                other = self._words[number]
+                is_ending = len(other) == len(word) and other[-1] != word[-1]
+                if is_one_error_apart(word, other) and not is_ending:
+                    yield other
 
 
 def _deletions(word: str) -> Iterator[str]:

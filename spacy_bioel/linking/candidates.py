@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from spacy_bioel.dictionary.lookup import DictionaryLookup
-from spacy_bioel.dictionary.unambiguous import UnambiguousNames
+from spacy_bioel.dictionary.unambiguous import UnambiguousNames, correct_spelling
 from spacy_bioel.entities import LabelledString, Vocabulary
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.kb.bundled import bundled_name
@@ -42,6 +42,7 @@ from spacy_bioel.linking.searches import (
 from spacy_bioel.linking.starter import is_dense, string_vectors
 from spacy_bioel.models.fusion import Fusion, rank
 from spacy_bioel.settings import GENERAL_LABELS, LinkerSettings
+from spacy_bioel.text.normalize import respellings
 from spacy_bioel.types import BoolArray, Candidate, IntArray
 
 if TYPE_CHECKING:
@@ -282,6 +283,7 @@ class CandidateGenerator:
         """Return the candidates for distinct normalised strings, with all their evidence."""
         state = self.state
         queries = self.rules.rewrite(queries, self.kb, state.alias_table.counts)
+        queries = list(map(self._corrected, queries))
         dense = dense_aliases = None
         if state.is_dense:
             vectors = self.encoder.encode(queries)
@@ -298,6 +300,14 @@ class CandidateGenerator:
             k=SEARCHED,
             evidence=state.settings.evidence.names,
         )
+
+    def _corrected(self, query: str) -> str:
+        """Return a string with correct spelling, if only that is a name, or an alias."""
+        other, aliases = correct_spelling(query), self.state.alias_table.counts
+        if other == query or query in aliases:
+            return query
+        *known, corrected = self.kb.lookup_names([query, *respellings(query), other]) >= 0
+        return other if not any(known) and (corrected or other in aliases) else query
 
     def rank(self, wanted: Sequence[LabelledString]) -> dict[LabelledString, tuple[Candidate, ...]]:
         """Return the best candidates for (normalised string, label) pairs, in one batch.

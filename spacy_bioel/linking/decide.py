@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from heapq import nlargest
+from itertools import chain
 from math import exp
 from operator import itemgetter
 
@@ -65,7 +66,6 @@ def _with_names(
     """
     key = generator.state.settings.spans_key
     groups = [doc.spans[key].attrs if key in doc.spans else {} for doc in docs]
-    excluded = [frozenset(attrs.get("exclude", ())) for attrs in groups]
     before: list[list[ScoredSpan]] = []
     for doc_spans, attrs in zip(spans, groups, strict=True):
         scores = attrs.get("scores", ())
@@ -73,6 +73,7 @@ def _with_names(
             scores = [1.0] * len(doc_spans)
         pairs = zip(doc_spans, scores, strict=True)
         before.append([(s.start, s.end, s.label_, p) for s, p in pairs])
+    excluded = [_excluded_words(doc, key) for doc in docs]
     with_names = generator.unambiguous_names.add_to(docs, before, excluded, traces)
     already_run = []
     for number, attrs in enumerate(groups):
@@ -89,6 +90,11 @@ def _with_names(
         list(spans[i]) if after[i] is before[i] else [Span(doc, *s[:3]) for s in after[i]]
         for i, doc in enumerate(docs)
     ]
+
+
+def _excluded_words(doc: Doc, key: str) -> frozenset[str]:
+    """Return the words in the detector's word list `exclude`."""
+    return frozenset(doc.spans[key].attrs.get("exclude", ()) if key in doc.spans else ())
 
 
 def _find_names(
@@ -415,12 +421,14 @@ class Ranking:
     mentions (Mentions): The mentions to link.
     asked (Mentions): The mentions and the parts of composites (see `RuleSet.with_parts`).
     candidates (Sequence): Candidates of each mention and part in `asked`.
+    may_hide (bool): Whether a mention without a concept may hide an unambiguous name.
     """
 
     generator: CandidateGenerator
     mentions: Mentions
     asked: Mentions
     candidates: Sequence[tuple[Candidate, ...]]
+    may_hide: bool = False
 
     def links(self, *, nil_threshold: float | None = None) -> list[list[Link]]:
         """Decide what the mentions of each document are linked to.
@@ -429,8 +437,44 @@ class Ranking:
         RAISES BioelError: [B497] if rules fail, [B500] if they add a candidate that is not in the
             knowledge base for its label.
         """
-        settings, rules = self.generator.state.settings, self.generator.rules
+        return self.revealed(nil_threshold=nil_threshold)[1]
+
+    def revealed(
+        self, traces: Sequence[Trace] | None = None, *, nil_threshold: float | None = None
+    ) -> tuple[Ranking, list[list[Link]]]:
+        """Replace the mentions without a concept (NIL) that hide unambiguous names.
+
+        RETURNS (tuple): The ranking for the documents with such names (itself if there are none),
+            and the links of all documents.
+        """
+        generator, docs = self.generator, self.mentions.docs
+        settings = generator.state.settings
         threshold = settings.nil_threshold if nil_threshold is None else nil_threshold
+        links = self._decide(threshold)
+        spans: list[list[ScoredSpan]] = [[] for _ in docs]
+        decided = zip(self.mentions.owners, self.mentions.spans, chain(*links), strict=True)
+        for owner, span, link in decided if self.may_hide else ():
+            is_nil = not link.ids and generator.types_of(span.label_) != ()
+            spans[owner].append((span.start, span.end, span.label_, float(not is_nil)))
+        hiding = [i for i in range(len(docs)) if not all(p for *_, p in spans[i])]
+        found = generator.unambiguous_names.add_to(
+            [docs[i] for i in hiding],
+            [spans[i] for i in hiding],
+            [_excluded_words(docs[i], settings.spans_key) for i in hiding],
+            traces and [traces[i] for i in hiding],
+        )
+        with_names = {i: new for i, new in zip(hiding, found, strict=True) if new is not spans[i]}
+        if not with_names:
+            return self, links
+        new_spans = [[Span(docs[i], *s[:3]) for s in new] for i, new in with_names.items()]
+        mentions = Mentions.of([docs[i] for i in with_names], new_spans, settings)
+        ranking = rank_candidates(generator, generator.rules.ask(mentions))
+        for i, of_doc in zip(with_names, ranking._decide(threshold), strict=True):
+            links[i] = of_doc
+        return ranking, links
+
+    def _decide(self, threshold: float) -> list[list[Link]]:
+        settings, rules = self.generator.state.settings, self.generator.rules
         mentions, n = self.mentions, len(self.mentions.spans)
         unscored = Candidates(self.candidates, threshold, self.generator.rank)
         rescored = rules.rescore(self.asked, unscored)

@@ -350,7 +350,8 @@ class Linker(StoredPipe[LinkerSettings]):
             mentions = find_mentions(docs, generator, traces)
             if settings.mentions != BY_DICTIONARY:
                 self.pipeline.check_mentions(mentions.docs, len(mentions.spans), self.name)
-        return rank_candidates(generator, mentions)
+        may_hide = settings.mentions == SPANS_AND_DICTIONARY
+        return replace(rank_candidates(generator, mentions), may_hide=may_hide)
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
         """Write links to the `spans_key` span group and, depending on `set_ents`, to doc.ents."""

@@ -106,6 +106,7 @@ def has_whole_brackets(text: str) -> bool:
 LINKING_WORDS = frozenset(
     "an the of in s its their his her is are was were be been being usually often sided".split()
 )
+PREPOSITIONS = frozenset("of in with without to by due from for on at".split())
 # "Low potassium" means "Decreased circulating potassium concentration": words for more and less,
 # and words that may appear next to the substance in a name. "Blood" is excluded because of names
 # such as "blood pressure".
@@ -146,7 +147,7 @@ _FAMILY_ENDINGS = {
     "ibility": "ib", "ability": "abl",
     "ment": "", "mental": "", "ement": "", "ence": "ent", "ency": "ent", "ance": "ant",
     "ancy": "ant", "ed": "", "ing": "", "ly": "", "ness": "", "is": "", "um": "", "us": "",
-    "ous": "ous", "a": "", "e": "", "y": "", "sy": "t",
+    "ous": "ous", "a": "", "e": "", "y": "", "sy": "t", "siness": "t",
     "eton": "et", "agmatic": "agm",
 }  # fmt: skip
 _ENDINGS_BY_LENGTH = sorted(_FAMILY_ENDINGS, key=len, reverse=True)
@@ -212,6 +213,22 @@ def stem_of(word: str) -> str:
                 stem = shorter
                 break
     return stem[:-1] if stem[-1:] in "aeiouy" and len(stem) > _MIN_STEM_LENGTH else stem
+
+
+_LATIN_NOUN = re.compile(r"(?:(?<!o)us|um|is|a)$")
+_FROM_LATIN_NOUN = re.compile(r"(?:[aeiou]l|ar|[ai]c|ary|oid|ous|y|i|ae)$")
+
+
+def are_forms_of_one_word(word: str, other: str) -> bool:
+    """Whether two words with the same stem are forms of one word, such as "cranium" and "cranial",
+    but not "cranium" and "crane", or "spine" and "spin"."""
+    forms = first, second = sorted(map(singular_of, (word, other)))
+    if first == second or first.removesuffix("a") + "um" == second:
+        return True
+    if first + "e" == second:
+        return first.endswith("s")  # "sinus", "sinuses"
+    latin = sum(bool(_LATIN_NOUN.search(form)) for form in forms)
+    return not latin or (latin == 1 and any(map(_FROM_LATIN_NOUN.search, forms)))
 
 
 # Replacements from British to American spelling, which MeSH and most ontologies prefer.

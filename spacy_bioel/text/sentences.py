@@ -150,7 +150,9 @@ def _is_initialism(short: str, long: str) -> bool:
     """Whether the letters of a short form are the initials of a long form, or of its only word."""
     words = [word for word in _WORD_OR_PART.findall(long.lower()) if word not in _FUNCTION_WORDS]
     initials = "".join(word[0] for word in words)
-    return len(words) == 1 or initials == "".join(filter(str.isalnum, short.removesuffix("s"))).lower()
+    return (
+        len(words) == 1 or initials == "".join(filter(str.isalnum, short.removesuffix("s"))).lower()
+    )
 
 
 def _differ(first: str, long: str) -> bool:

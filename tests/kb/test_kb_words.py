@@ -99,7 +99,8 @@ def test_names_are_found_in_any_order(bags):
 
 def test_words_that_several_names_exchange_are_substitutes(bags):
     table = bags.substitutes
-    assert dict(zip(table.stem, table.share.tolist(), strict=True)) == {"abnorm": 1.0, "anom": 1.0}
+    shares = dict(zip(table.replacement, table.share.tolist(), strict=True))
+    assert shares == {"abnormality": 1.0, "anomaly": 1.0}
     assert stem_key("abnormality") in table.word.tolist()
 
 

@@ -21,6 +21,7 @@ from spacy_bioel.kb import bundled
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.linking import starter
 from spacy_bioel.loading import load_model
+from spacy_bioel.report import explain
 from spacy_bioel.types import Concept
 
 # A mention of each type.
@@ -53,6 +54,45 @@ def test_six_types_are_found_and_linked(nlp):
     assert [span._.hgvs for span in doc.spans["bioel"] if span.label_ == "Variant"] == [
         "p.Val600Glu"
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "History of asthmaa and epilespy.",
+            {"asthmaa": "MESH:D001249", "epilespy": "MESH:D004827"},
+        ),
+        ("Treated with warfarrin.", {"warfarrin": "MESH:D014859"}),
+        ("Admitted with pnuemonia.", {"pnuemonia": "MESH:D011014"}),
+        ("Given metfromin.", {"metfromin": "MESH:D008687"}),  # which the detector misses
+        ("Given asprin.", {"asprin": "MESH:D001241"}),  # which the detector takes for a gene
+        ("Amylose and a xanthone.", {"Amylose": "MESH:D000688", "xanthone": "MESH:D044004"}),
+        ("An insole for the nephron, pending.", {}),
+        ("Patients with NSCLC got gefitinib.", {"gefitinib": "MESH:D000077156"}),
+        ("He complained of brain fog.", {"brain fog": "MESH:D005222"}),
+        (
+            "Methicillin-resistant Staphylococcus aureus (MRSA).",
+            {
+                "Methicillin": "MESH:D008712",
+                "Staphylococcus aureus": "NCBITaxon:1280",
+                "MRSA": "NCBITaxon:1280",
+            },
+        ),
+    ],
+)
+def test_typing_errors_and_names_that_a_wrong_mention_hides(nlp, text, expected):
+    doc = nlp(text)
+    assert {s.text: s._.cui for s in doc.spans["bioel"] if s._.cui} == expected
+
+
+def test_explain_shows_the_mention_that_hid_a_name(nlp):
+    considered = explain(nlp, "Patients with NSCLC got gefitinib.").considered
+    why = {c.text: c.reason for c in considered if c.is_mention or "got" in c.text}
+    assert why == {
+        "NSCLC got gefitinib": "overlaps a name in the knowledge base",
+        "gefitinib": "an unambiguous name in the knowledge base",
+    }
 
 
 def test_each_step_that_is_timed_is_one_of_a_doc(nlp, monkeypatch):

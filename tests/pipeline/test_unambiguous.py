@@ -73,6 +73,31 @@ def test_a_mention_that_a_name_overlaps_in_part_stays(nlp):
     assert [span.text for span in nlp(doc).spans["bioel"]] == ["dark blue lung"]
 
 
+NOISE = "an odd remark that nobody made about"
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "expected"),
+    [
+        (f"{NOISE} Zorbanib", "Chemical", [("Zorbanib", "Chemical", "X:1")]),
+        (f"{NOISE} blue lung disease", "Disease", [("blue lung disease", "Disease", "X:2")]),
+        (f"Zorbanib {NOISE} it", "Disease", [("Zorbanib", "Chemical", "X:1")]),
+        (f"{NOISE}\nZorbanib it", "Disease", [("Zorbanib", "Chemical", "X:1")]),
+        # What is before the end is not the kind of the mention; a part of a word is not a name.
+        (f"Zorbanib {NOISE} it", "Chemical", None),
+        (f"{NOISE} pre-Zorbanib", "Chemical", None),
+        (f"{NOISE} Quaxin", "Chemical", None),  # a name of two labels
+        (f"{NOISE} disease", "Disease", None),  # annotators rarely mark it
+        (f"{NOISE} it", "Chemical", None),
+    ],
+)
+def test_a_mention_without_a_concept_hides_no_name(nlp, text, label, expected):
+    doc = nlp.make_doc(f"{text}.")
+    doc.spans["bioel"] = [Span(doc, 0, len(doc) - 1, label=label)]
+    links = [(s.text, s.label_, s._.cui or "") for s in nlp(doc).spans["bioel"]]
+    assert links == (expected or [(text, label, "")])
+
+
 def test_scores_of_the_detector_are_kept(nlp):
     doc = nlp.make_doc("Zorbanib and rubbish")
     spans = [Span(doc, 2, 3, label="Chemical")]

@@ -17,12 +17,11 @@ import typer
 from spacy_bioel.cli.console import show_note
 from spacy_bioel.kb.gazetteer import BagsOfWords, stem_key
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.text.normalize import normalize_name, stem_of, words_of
+from spacy_bioel.text.normalize import PREPOSITIONS, normalize_name, stem_of, words_of
 
 OUTPUT = Path("spacy_bioel") / "assets" / "adjectives.json"
 _ADJECTIVE = re.compile(r"[a-z]+(?:al|ar|ic|iac|ary|ory|ine|ous|oid)")
 _NOUN = re.compile(r"[a-z]{3,}")
-_PREPOSITIONS = frozenset("of in with without to by due from for on at".split())
 _MIN_VOCABULARIES = 2
 _MIN_SHARE = 0.1  # concepts with both words, as a share of those with the rarer word
 _MIN_HEAD_SHARE = 0.08  # share of the names with a noun in which the noun is the head
@@ -43,9 +42,9 @@ def adjectives(kb: Annotated[list[Path], typer.Argument(help="Knowledge bases.")
         for stem, share in heads_of(list(opened.names)).items():
             heads[stem] = max(heads[stem], share)
         pairs = bags.substitutes
-        columns = pairs.word.tolist(), pairs.stem, pairs.share.tolist()
-        for word_key, other_stem, share in zip(*columns, strict=True):
-            shares[stems[word_key], other_stem].append(share)
+        columns = pairs.word.tolist(), pairs.replacement, pairs.share.tolist()
+        for word_key, other, share in zip(*columns, strict=True):
+            shares[stems[word_key], stem_of(other)].append(share)
     nouns: dict[str, str] = {}
     for pair, pair_shares in sorted(shares.items(), key=lambda item: (-sum(item[1]), item[0])):
         adjective, noun = (words[stem].most_common(1)[0][0] for stem in pair)
@@ -71,7 +70,7 @@ def heads_of(names: list[str]) -> dict[str, float]:
         counts.update(map(stem_of, words))
         if "," in name:
             words = words_of(normalize_name(name.partition(",")[0])) or words
-        end = next((i for i, w in enumerate(words) if i and w in _PREPOSITIONS), len(words))
+        end = next((i for i, w in enumerate(words) if i and w in PREPOSITIONS), len(words))
         heads[stem_of(words[end - 1])] += 1
     return {stem: n / counts[stem] for stem, n in heads.items()}
 

@@ -2,6 +2,7 @@
 
 words: counts of words in biomedical texts.
 everyday: the common words that are everyday English and not words of the field.
+english: other words of English, which are not typing errors.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from spacy_bioel.cli.console import show_note
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.dictionary.unambiguous import common_words
 from spacy_bioel.files import replacing_file
+from spacy_bioel.kb.spelling import RARE, SHORTEST
 
 ASSETS = Path("spacy_bioel") / "assets"
 _MIN_COUNT = 3
@@ -27,6 +29,9 @@ _MIN_COUNT = 3
 _FIELD_RATIO = 15.0
 _COMMON_FREQUENCY = 100.0  # of a common word, in a million words
 TextsArgument = Annotated[list[Path], typer.Argument(help="Corpora; only their texts are read.")]
+FrequenciesArgument = Annotated[
+    Path, typer.Argument(help="large_en.msgpack.gz of the package wordfreq.")
+]
 
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -42,18 +47,26 @@ def words(texts: TextsArgument) -> None:
     )
     kept = {word: n for word, n in sorted(counts.items(), key=_most_first) if n >= _MIN_COUNT}
     table = {"total": counts.total(), "counts": kept}
-    with replacing_file(ASSETS / "words.json.gz") as path:
-        data = json.dumps(table, separators=(",", ":")).encode()
-        path.write_bytes(gzip.compress(data, mtime=0))
+    _write_json(ASSETS / "words.json.gz", table)
     show_note(f"{len(kept):,} of {len(counts):,} words")
 
 
 @app.command()
-def everyday(
-    frequencies: Annotated[
-        Path, typer.Argument(help="large_en.msgpack.gz of the package wordfreq.")
-    ],
-) -> None:
+def english(frequencies: FrequenciesArgument) -> None:
+    """List the English words that the texts lack, if they are long enough to be corrected."""
+    words = english_words(frequencies)
+    frequent = {word for word, frequency in words.items() if frequency >= RARE}
+    kept = sorted(
+        word
+        for word in frequent - common_words().keys()
+        if len(word) >= SHORTEST and word.isascii() and word.isalpha()
+    )
+    _write_json(ASSETS / "english.json.gz", kept)
+    show_note(f"{len(kept):,} words")
+
+
+@app.command()
+def everyday(frequencies: FrequenciesArgument) -> None:
     """List the common words that are about as frequent in everyday English."""
     english = english_words(frequencies)
     kept = [
@@ -71,6 +84,12 @@ def english_words(frequencies: Path) -> dict[str, float]:
     # Lists of words, the most frequent first; each list is 10 ** -0.01 as frequent as the last.
     steps = srsly.msgpack_loads(gzip.decompress(frequencies.read_bytes()))[1:]
     return {word: 1e6 * 10 ** (-i / 100) for i, words in enumerate(steps) for word in words}
+
+
+def _write_json(path: Path, content: object) -> None:
+    with replacing_file(path) as file:
+        data = json.dumps(content, separators=(",", ":")).encode()
+        file.write_bytes(gzip.compress(data, mtime=0))
 
 
 def _most_first(item: tuple[str, int]) -> tuple[int, str]:

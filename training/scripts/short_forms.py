@@ -1,7 +1,8 @@
 """Find short names of genes that texts mostly define as something else, such as "CSF".
 
 Writes spacy_bioel/assets/short_forms.txt. A definition is of a gene if any of its words occurs in
-the names of a gene with this short name: `python training/scripts/short_forms.py assets/*/train.jsonl`.
+the names of a gene with this short name:
+`python training/scripts/short_forms.py assets/*/train.jsonl`.
 """
 
 from __future__ import annotations
