@@ -31,7 +31,7 @@ from spacy_bioel.text.normalize import (
     normalize_names,
     on_one_line,
 )
-from spacy_bioel.types import GENE, ORGANISM, BoolArray, IntArray, ScoredSpan
+from spacy_bioel.types import CHEMICAL, GENE, ORGANISM, BoolArray, IntArray, ScoredSpan
 
 MIN_NAME_LENGTH = 3  # characters in a name; acronyms may have one fewer
 MAX_ACRONYM_LENGTH = 6  # characters; the case of longer names in capitals is ignored
@@ -367,6 +367,11 @@ def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
     return KeyMasks(keys[starts], np.bitwise_or.reduceat(masks, starts))
 
 
+def _may_contain(label: str) -> tuple[str, ...]:
+    """Return the labels of mentions inside a name: "insulin" is a gene, "insulin glargine" is not."""
+    return (label, GENE) if label in (CHEMICAL, "Disease") else (label,)
+
+
 def _missed_names(
     kbs: Mapping[str, KnowledgeBase],
     doc: Doc,
@@ -400,7 +405,9 @@ def _missed_names(
             reason = "excluded by the `exclude` word list"
         elif text in defined and not _are_synonyms(kbs[label], text, defined[text]):
             reason = f"a short form of {defined[text]}"
-        elif not mention_label and any(s[0] < start or s[1] > end or s[2] != label for s in near):
+        elif not mention_label and any(
+            s[0] < start or s[1] > end or s[2] not in _may_contain(label) for s in near
+        ):
             reason = "overlaps a mention"
         names.append(NameInText(start, end, label, text, reason))
     return names
