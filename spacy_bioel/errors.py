@@ -191,8 +191,9 @@ class Errors(metaclass=_Coded):
     B320 = "The knowledge base of this candidate (fingerprint {found}) is not open in this process, so the candidate's fields cannot be read. Keep the pipeline that made the link, or open the folder: KnowledgeBase.open(KB)."
     B321 = 'kb = {found!r}: expected a folder; a list of folders, for mentions of all labels; or a folder for each label, such as {{"Disease": "kb/mondo", "Phenotype": "kb/hp"}}. Correct it.'
     B322 = "A joined knowledge base ({path}) has no folder to write to. Write to each of its parts, or build one from all sources: bioel kb build OUT SOURCE..."
-    B323 = "{model} is a pipeline, which has its own knowledge base; --kb can only be added to a knowledge base. Specify a knowledge base as MODEL (a folder, or a bundled one such as starter:mesh), or set `kb` in the config of the pipeline."
+    B323 = "{model} is a pipeline, which has its own knowledge bases. Specify for which label {kb} is added to them, such as --kb Anatomy={kb}; or specify a knowledge base as MODEL (a folder, or a bundled one such as starter:mesh)."
     B324 = "{path}: {option} works only with JSON lines and JSON. Write to OUT.jsonl, or leave the option out."
+    B325 = "{folder} cannot be added for the label {label}, because MODEL does not list a knowledge base for each label. Leave the label out (--kb {folder}), or list a folder for each label in the `kb` setting of its linker."
     B330 = "{path}, document {id!s:.80}: a mention is labelled {found}, but the corpus is declared to annotate {annotates}. Add the label to `annotates`, or rename or drop it (`labels` in corpora.yml)."
     B331 = "No document annotates {labels}, so it cannot be learned. Leave the label out, or add a corpus whose `annotates` includes it."
     B332 = "The documents annotate different labels ({found}), and a multi-task linker learns all mention types together. Train bioel_mentions on them instead."
@@ -302,7 +303,6 @@ class Errors(metaclass=_Coded):
     B561 = "The worker process that linked this text died ({how}). Do not send it again: split it, for example at its sections, or ask the administrator of the service whether memory ran out."
     B562 = "A worker process died ({how}) before the pipeline was loaded. If memory ran out, use fewer workers: --workers 1."
     B563 = "The service is stopping. Send the request again after the number of seconds in Retry-After."
-    B570 = 'None of the labels of the training documents ({labels}) has the name or the meaning of a label of the pipeline to start from ({known}), nor are most of its mentions found with one. In [initialize.before_init.labels], specify which label each one starts from, or null for none: {example} = "{first}"'
     B571 = "`labels` in [initialize.before_init] refers to the label {label!r}, which the {where} does not have. Its labels are {known}. Specify labels of the training documents, each with a label of the pipeline to start from, or null."
     B572 = "There are {train:,} training documents and {dev:,} development documents ({same:,} of them also for training). Expected at least one to learn from, and another one to choose the best pipeline: put about one document in five into the file for dev, and only there."
     B573 = 'The pipe {name!r} has nothing to start from. Take it over from a trained pipeline: in [components.{name}], replace all settings by `source = "starter"`, the folder of that pipeline.'
@@ -374,8 +374,9 @@ class Warnings(metaclass=_Coded):
     W371 = "{path}: {absent:,} of {n:,} gold ids are not in the knowledge base; the most frequent: {first}. A linker cannot return them. {hint}"
     W372 = "{path}: no gold mention has an id, so figures for links (all protocols but mention) are 0 and mean nothing. Add ids to the mentions, or use --protocol mention."
     W380 = "The label {label!r} starts from {start!r} ({reason}); {share:.0%} of its training mentions are found as {start} so far."
-    W381 = "The label {label!r} starts from none of the labels {known}, so it needs more documents than the others. To start it from one of them, specify {label} = LABEL in [initialize.before_init.labels]."
+    W381 = "The label {label!r} starts from none of the labels {known}, so it needs more documents than the others. To start it from one of them: bioel train --label {label}=LABEL, or {label} = LABEL in [initialize.before_init.labels]."
     W382 = "The pipeline finds labels that no gold mention has ({labels}; gold: {known}), and these mentions count as errors. If documents are not annotated with these labels, add annotates = [LABEL, ...] to the reader; to train a pipeline without them, use the config fine_tune.cfg, or its section [initialize.before_init]."
+    W383 = "The training mentions labelled {label!r} have no id in {kb}. If they belong to another knowledge base, specify it: --kb {label}=FOLDER (spacy train: --paths.kb {label}=FOLDER)."
     W390 = "{source}: sentences seem to continue on the next line, but each line was read as a document of its own. To read the whole file as one note, add --format whole."
     W396 = "{path}: findings that this format cannot contain: {n:,} ({why}). A table contains all: -o NAME.csv"
     W400 = "Not checked, because no knowledge base has all ids with the prefix {prefix}: {n:,}. To check them, add one: --kb FOLDER, or build it: bioel kb build FOLDER SOURCE"
@@ -389,6 +390,7 @@ class Warnings(metaclass=_Coded):
     W416 = "Tables and JSON or YAML files in which no ids were found: {n:,} ({first}). For a table with codes, name their column and prefix: --columns id=Code,name=Finding --prefix SNOMED. In JSON and YAML, ids need their prefix, or a key such as hpo_id."
     W417 = "numkong, which multiplies whole numbers, cannot be used here ({error}). NumPy multiplies them instead: the results are the same, but it takes longer. Update or uninstall numkong."
     W455 = "Using only the knowledge base, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."
+    W457 = "Figures on bare text are 0, because predictions are only counted if they are labelled {counted}, but the pipeline labels them {found}. If it is a knowledge base, leave --annotates out; otherwise rename the label of the corpus: --label {first}={label} --annotates {label}"
     W477 = "{path}: unreadable cross-references and definitions are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
     W478 = "{path}: synonyms were split at {used!r}; rows with a semicolon there: {semicolons:,}, with a bar: {bars:,}. If this is wrong, build again with --synonym-separator TEXT."
     W580 = "{model} has no detector, so there are no probabilities of mentions: texts are ordered by the scores of links, new concepts and new words."

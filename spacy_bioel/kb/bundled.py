@@ -10,7 +10,7 @@ import gzip
 import lzma
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
@@ -154,6 +154,19 @@ def map_folders(value: KbSetting, change: Callable[[str], str]) -> KbSetting:
     if isinstance(value, dict):
         return {label: change(folder) for label, folder in value.items()}
     return [change(folder) for folder in value]
+
+
+def with_added(value: KbSetting, label: str, folder: str, *, labels: Iterable[str]) -> KbSetting:
+    """Return the `kb` setting with a knowledge base for one label; the other labels keep theirs.
+
+    labels (Iterable[str]): Labels that a setting without labels is for.
+    RAISES BioelError: [B325] if the setting has no labels, and a label cannot be added to it.
+    """
+    if isinstance(value, str):
+        value = dict.fromkeys(labels, value)
+    if not value or isinstance(value, list):
+        raise BioelError(Errors.B325.format(label=label, folder=folder))
+    return {**value, label: folder}
 
 
 def folders_of(value: KbSetting) -> list[str]:
