@@ -26,7 +26,7 @@ from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.explanation import register_extensions
 from spacy_bioel.kb.bundled import ASSETS_FOLDER, with_added
-from spacy_bioel.kb.folder import has_columns, label_and_folder
+from spacy_bioel.kb.folder import BUNDLED_KBS, has_columns, label_and_folder
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.starter import read_starter_encoder
@@ -125,6 +125,8 @@ def _load_or_make(model: str, more: Sequence[str], options: Mapping[str, Any]) -
         raise BioelError(Errors.B323.format(model=model, kb=more[0]))
     if model == STARTER and not Path(model).exists():
         return load_starter(**options)
+    if model in BUNDLED_KBS and not Path(model).exists():
+        raise BioelError(Errors.B067.format(path=model, name=model))
     try:
         with config_errors(model):
             return spacy.load(model, **options)

@@ -102,9 +102,9 @@ def warn_of_labels(texts: Texts, links: Predicted) -> None:
     counted = {label for text in texts for label in text.annotates}
     found = {link.label for of_text in links.get(False, ()) for link in of_text}
     if found and counted.isdisjoint(found) and all(text.annotates for text in texts):
-        about = {"first": min(counted), "label": min(found)}
-        lists = {"counted": ", ".join(sorted(counted)), "found": shortened(", ".join(sorted(found)))}
-        LOGGER.warning(Warnings.W457.format(**about, **lists))
+        known = shortened(", ".join(sorted(found)))
+        about = {"counted": ", ".join(sorted(counted)), "found": known, "first": min(counted)}
+        LOGGER.warning(Warnings.W457.format(**about))
 
 
 def measure_pipeline(

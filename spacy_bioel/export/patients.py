@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
@@ -207,6 +207,10 @@ class PatientWriter:
         meta = {"created": f"{day}T00:00:00Z", **self._meta}
         packets, persons = [], []
         for person, fields in people.items():
+            for entries in fields.values():
+                for key in _implied(self._kb, entries):
+                    del entries[key]
+                    self.left_out["implied by another finding"] += 1
             id = patient.name if person == "patient" else f"{patient.name}-{person}"
             sex = _SEXES.get(person, "UNKNOWN_SEX")
             lists = {name: list(entries.values()) for name, entries in fields.items()}
@@ -232,6 +236,21 @@ class PatientWriter:
         is_hpo = name == _PACKET_FIELDS["HP"] and _PHENOTYPE in self._kb
         is_kept = _PHENOTYPE in _lineage(self._kb, row["id"]) if is_hpo else name
         return "" if is_kept else "neither phenotype nor disease"
+
+
+def _implied(kb: KnowledgeBase, entries: Collection[tuple[str, bool]]) -> list[tuple[str, bool]]:
+    """Return the (id, is absent) pairs that others imply.
+
+    A finding that is present implies all broader ones, and one that is absent all narrower ones.
+    """
+    broader = {id: {*_lineage(kb, id)} - {id} for id, _ in entries}
+    present = set().union(*(broader[id] for id, is_absent in entries if not is_absent))
+    absent = {id for id, is_absent in entries if is_absent}
+    return [
+        (id, is_absent)
+        for id, is_absent in entries
+        if (not absent.isdisjoint(broader[id]) if is_absent else id in present)
+    ]
 
 
 def _add_entry(entries: dict[Any, JsonRow], row: JsonRow, *, is_feature: bool) -> None:

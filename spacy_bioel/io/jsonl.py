@@ -84,26 +84,35 @@ def iter_json_object(path: StrPath, *, problem: str) -> Iterator[tuple[str, Any]
     key = ""
     with open_text(path) as file:
         try:
-            for key, value in _json_entries(_JsonReader(file)):
-                yield key, value
+            for key, value in _json_entries(_JsonReader(file), "{}"):
+                yield str(key), value
         except (BioelError, UnicodeDecodeError):  # unreadable file, not invalid JSON
             raise
         except ValueError as error:
-            message = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-            found = f"{message}, after {key!r}" if key else message
+            found = f"{_message(error)}, after {key!r}" if key else _message(error)
             raise BioelError(problem.format(path=path, found=found)) from error
 
 
-def _json_entries(reader: _JsonReader) -> Iterator[tuple[str, Any]]:
-    reader.take("{")
-    separator = reader.take("}") if reader.peek() == "}" else ","
+def _message(error: ValueError) -> str:
+    return error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+
+
+def _json_entries(
+    reader: _JsonReader, brackets: str, *, lone_surrogates: bool = False
+) -> Iterator[tuple[str | int, Any]]:
+    """Yield the entries of an object ("{}") with their keys, or of an array ("[]"), with lines."""
+    opening, closing = brackets
+    reader.take(opening)
+    separator = reader.take(closing) if reader.peek() == closing else ","
     while separator == ",":
-        if reader.peek() != '"':
-            raise reader.error("a key in quotes")
-        key = reader.value()
-        reader.take(":")
-        yield key, reader.value()
-        separator = reader.take(",}")
+        key: str | int = reader.line if reader.peek() else 0
+        if opening == "{":
+            if reader.peek() != '"':
+                raise reader.error("a key in quotes")
+            key = reader.value()
+            reader.take(":")
+        yield key, reader.value(lone_surrogates=lone_surrogates)
+        separator = reader.take("," + closing)
     if reader.peek():
         raise reader.error("nothing more")
 
@@ -115,6 +124,8 @@ class _JsonReader:
         self._file = file
         self._text = ""
         self._position = 0
+        self._counted = 0  # the position up to which lines are counted
+        self._line = 1
         self._decode = json.JSONDecoder().raw_decode
 
     def peek(self) -> str:
@@ -134,7 +145,14 @@ class _JsonReader:
         self._position += 1
         return character
 
-    def value(self) -> Any:
+    @property
+    def line(self) -> int:
+        """The number of the current line."""
+        self._line += self._text.count("\n", self._counted, self._position)
+        self._counted = self._position
+        return self._line
+
+    def value(self, *, lone_surrogates: bool = False) -> Any:
         self.peek()
         while True:
             try:
@@ -147,7 +165,8 @@ class _JsonReader:
                 raise self.error("a shallower or shorter value") from None
             # A number at the end of the chunk may continue in the next chunk.
             if end < len(self._text) or not self._read_chunk():
-                _check_value(value, self._text[self._position : end])
+                text = self._text[self._position : end]
+                _check_value(value, text, lone_surrogates=lone_surrogates)
                 self._position = end
                 return value
 
@@ -157,10 +176,10 @@ class _JsonReader:
 
     def _read_chunk(self) -> bool:
         """Drop the consumed text and read the next chunk; return False at the end of the file."""
-        rest = self._text[self._position :]
+        self._line, rest = self.line, self._text[self._position :]
         # Doubling the text each time limits how often a long value is parsed again.
         chunk = self._file.read(max(_JSON_CHUNK_CHARS, len(rest)))
-        self._text, self._position = rest + chunk, 0
+        self._text, self._position, self._counted = rest + chunk, 0, 0
         return bool(chunk)
 
 
@@ -357,7 +376,12 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _records(path: StrPath, *, lone_surrogates: bool = False) -> Iterator[tuple[Place, _Record]]:
-    """Yield the JSON objects in a file, skipping blank lines."""
+    """Yield the JSON objects in a file: one in each line that is not blank, or an array of them."""
+    with open_text(path, errors="replace") as file:
+        is_array = _JsonReader(file).peek() == "["
+    if is_array:
+        yield from _array_records(path, lone_surrogates)
+        return
     for where, line in numbered_lines(path):
         if not line.strip():
             continue
@@ -366,9 +390,28 @@ def _records(path: StrPath, *, lone_surrogates: bool = False) -> Iterator[tuple[
                 record = parse_json(line, lone_surrogates=lone_surrogates)
             except ValueError as error:
                 raise BioelError(Errors.B131.format(where=where, found=error)) from error
-            if not isinstance(record, dict):
-                raise BioelError(Errors.B131.format(where=where, found=line[:60]))
-            yield where, record
+            yield where, _object(where, record)
+
+
+def _array_records(path: StrPath, lone_surrogates: bool) -> Iterator[tuple[Place, _Record]]:
+    with open_text(path) as file:
+        reader = _JsonReader(file)
+        try:
+            for line, record in _json_entries(reader, "[]", lone_surrogates=lone_surrogates):
+                where = Place(path, int(line))
+                with skip_if_bad(where):
+                    yield where, _object(where, record)
+        except (BioelError, UnicodeDecodeError):
+            raise
+        except ValueError as error:
+            where = Place(path, reader.line)
+            raise BioelError(Errors.B131.format(where=where, found=_message(error))) from error
+
+
+def _object(where: Place, record: object) -> _Record:
+    if not isinstance(record, dict):
+        raise BioelError(Errors.B131.format(where=where, found=json.dumps(record)[:60]))
+    return record
 
 
 def _record_error(where: object, problem: str) -> BioelError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import lzma
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
@@ -24,7 +25,7 @@ from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.files import replacing_file
 from spacy_bioel.kb.build import BuildReport, merge_records, write_columns
 from spacy_bioel.kb.columns import SCHEMA_VERSION
-from spacy_bioel.kb.folder import check_replaceable, editing, has_columns, is_kb
+from spacy_bioel.kb.folder import BUNDLED_KBS, check_replaceable, editing, has_columns, is_kb
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.parallel import without_collection
@@ -35,15 +36,9 @@ ASSETS_FOLDER = Path(__file__).parents[1] / "assets"
 # Prefix of a bundled knowledge base's name in the `kb` setting.
 STARTER_PREFIX = "starter:"
 DEFAULT_KB = "mesh"
-_CONTENTS = {
-    DEFAULT_KB: "diseases and chemicals",
-    "genes": "genes of human, mouse, rat, zebrafish, fruit fly, nematode and yeasts",
-    "species": "organisms",
-    "cells": "cell lines",
-}
 # Files with the compressed concepts of the bundled knowledge bases. A JSON file next to each stores
 # its source, release and licence.
-_CONCEPT_FILES = {name: next(ASSETS_FOLDER.glob(f"{name}.jsonl.?z")) for name in _CONTENTS}
+_CONCEPT_FILES = {name: next(ASSETS_FOLDER.glob(f"{name}.jsonl.?z")) for name in BUNDLED_KBS}
 # Environment variable that overrides the cache folder.
 CACHE_VARIABLE = "SPACY_BIOEL_CACHE"
 
@@ -104,6 +99,17 @@ def starter_kb(setting: str = "") -> KnowledgeBase:
     return KnowledgeBase.open(folder)
 
 
+def check_setting(value: KbSetting) -> None:
+    """Check that the folders in the `kb` setting exist, except those in a saved pipe.
+
+    RAISES BioelError: The same errors as `KnowledgeBase.open`, which opens only what is missing.
+    """
+    for folder in folders_of(value):
+        is_elsewhere = not folder or folder.startswith(STARTER_PREFIX) or _SAVED.fullmatch(folder)
+        if not (is_elsewhere or has_columns(Path(folder))):
+            KnowledgeBase.open(folder)
+
+
 def place_of(kb: KnowledgeBase) -> str:
     """Return the `kb` setting that opens a knowledge base; "" if it is MeSH or in memory."""
     name = bundled_name(kb)
@@ -144,7 +150,8 @@ def _read_concepts(name: str, folder: Path) -> Iterator[Concept]:
 
 
 KbSetting = str | list[str] | dict[str, str]
-INCLUDED = "kb"  # knowledge base folder in a saved pipe
+INCLUDED = "kb"  # knowledge base folder in a saved pipe; of several, kb.0, kb.1, ...
+_SAVED = re.compile(rf"{INCLUDED}(\.\d+)?")
 
 
 def map_folders(value: KbSetting, change: Callable[[str], str]) -> KbSetting:
@@ -236,7 +243,7 @@ def list_bundled() -> list[dict[str, str | int | None]]:
         "licence" and "concepts" (their number; None if the knowledge base is not built yet).
     """
     kbs: list[dict[str, str | int | None]] = []
-    for name, contents in _CONTENTS.items():
+    for name, contents in BUNDLED_KBS.items():
         meta, folder = srsly.read_json(ASSETS_FOLDER / f"{name}.json"), _bundled_folder(name)
         facts = {key: meta[key] for key in ("source", "release", "licence")}
         n = len(KnowledgeBase.open(folder)) if has_columns(folder) else None

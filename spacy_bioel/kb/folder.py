@@ -66,6 +66,15 @@ def map_generation(folder: Path) -> dict[str, RawFile]:
     return {}
 
 
+# Contents of the bundled knowledge bases, whose names begin with "starter:".
+BUNDLED_KBS = {
+    "mesh": "diseases and chemicals",
+    "genes": "genes of human, mouse, rat, zebrafish, fruit fly, nematode and yeasts",
+    "species": "organisms",
+    "cells": "cell lines",
+}
+
+
 def has_columns(folder: Path) -> bool:
     """Return whether a folder contains the columns of a knowledge base, even if damaged."""
     return bool(generations_in(folder))

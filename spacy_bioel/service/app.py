@@ -6,7 +6,7 @@ The models and the route docstrings are also the documentation in /openapi.json.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sized
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Any
@@ -100,7 +100,32 @@ class TextIn(_Strict):
     id: _String | None = Field(default=None, description="Id of the text, repeated in the answer")
 
 
-class LinkRequest(_Strict):
+def _describe_text(schema: dict[str, Any]) -> None:
+    """Add the key "text" to the schema of a request with "texts"; one of them is required."""
+    properties = schema["properties"]
+    schema["properties"] = {"text": properties["texts"]["items"], **properties}
+    schema["oneOf"] = [{"required": [key]} for key in ("text", "texts")]
+    schema |= {"additionalProperties": False}
+    del schema["required"]
+
+
+class _TextsRequest(_Strict):
+    """Request for one text, as `text`, or several, as `texts`."""
+
+    model_config = ConfigDict(json_schema_extra=_describe_text)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_text(cls, value: object) -> object:
+        if isinstance(value, Mapping) and "text" in value:
+            if "texts" in value:
+                raise ValueError("found both 'text' and 'texts', expected one of them")
+            others = {key: of_key for key, of_key in value.items() if key != "text"}
+            return others | {"texts": [value["text"]]}
+        return value
+
+
+class LinkRequest(_TextsRequest):
     """Texts to link."""
 
     texts: Annotated[
@@ -199,10 +224,10 @@ class LinkAnswer(BaseModel):
     documents: list[DocumentOut]
 
 
-class CheckRequest(_Strict):
-    """A text with ids of concepts."""
+class CheckRequest(_TextsRequest):
+    """Texts with ids of concepts."""
 
-    text: str = Field(examples=["Marinesco-Sjogren syndrome (MONDO:0008541)"])
+    texts: list[str] = Field(examples=[["Marinesco-Sjogren syndrome (MONDO:0008541)"]])
 
 
 class MeaningOut(BaseModel):
@@ -214,8 +239,9 @@ class MeaningOut(BaseModel):
 
 
 class CheckedIdOut(BaseModel):
-    """An id in the text, and whether it means what the name next to it says."""
+    """An id in a text, and whether it means what the name next to it says."""
 
+    text: int = Field(description="Number of the text in the request, from 0")
     line: int
     column: int
     id: str
@@ -228,7 +254,7 @@ class CheckedIdOut(BaseModel):
 
 
 class CheckAnswer(BaseModel):
-    """The ids of a text, in the order of the text."""
+    """The ids in the texts, in their order."""
 
     findings: list[CheckedIdOut]
 
@@ -333,9 +359,7 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
     @app.post("/link", response_model=LinkAnswer, **posted)
     async def link(request: LinkRequest) -> Response:
         """Find and link the mentions in texts."""
-        if len(request.texts) > limits.texts:
-            message = Errors.B383.format(found=len(request.texts), most=limits.texts)
-            raise Refusal(422, message, where="body.texts")
+        _check_number(request.texts, limits)
         jobs = [
             Job((text.text, text.id), request.candidates, request.xrefs, request.explain)
             for text in request.texts
@@ -351,8 +375,10 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
 
     @app.post("/check", response_model=CheckAnswer, **posted)
     def check(request: CheckRequest) -> Values:
-        """Check that the ids in a text exist, and mean what the names next to them say."""
-        return {"findings": service.check(request.text)}
+        """Check that the ids in texts exist, and mean what the names next to them say."""
+        _check_number(request.texts, limits)
+        found = ((n, one) for n, text in enumerate(request.texts) for one in service.check(text))
+        return {"findings": [{"text": n, **finding} for n, finding in found]}
 
     @app.get("/concepts/{id:path}", response_model=ConceptOut, responses=problems(404, 422, 503))
     def concept(id: str) -> Values:
@@ -380,6 +406,13 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
     def info() -> Values:
         """Return the service's model, knowledge bases, versions and limits."""
         return service.about() | {"limits": limits}
+
+
+def _check_number(texts: Sized, limits: Limits) -> None:
+    """Check the number of texts in a request. RAISES Refusal: [B383] if there are too many."""
+    if len(texts) > limits.texts:
+        message = Errors.B383.format(found=len(texts), most=limits.texts)
+        raise Refusal(422, message, where="body.texts")
 
 
 def _add_probes(app: FastAPI, service: Service, metrics: Metrics) -> None:
