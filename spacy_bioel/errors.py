@@ -307,6 +307,7 @@ class Errors(metaclass=_Coded):
     B571 = "`labels` in [initialize.before_init] refers to the label {label!r}, which the {where} does not have. Its labels are {known}. Specify labels of the training documents, each with a label of the pipeline to start from, or null."
     B572 = "There are {train:,} training documents and {dev:,} development documents ({same:,} of them also for training). Expected at least one to learn from, and another one to choose the best pipeline: put about one document in five into the file for dev, and only there."
     B573 = 'The pipe {name!r} has nothing to start from. Take it over from a trained pipeline: in [components.{name}], replace all settings by `source = "starter"`, the folder of that pipeline.'
+    B574 = "{model} cannot be trained further, because it lacks a pipe bioel_mentions or bioel_linker: it has {pipes}. Start from the starter, or from a pipeline that was trained with both."
     B580 = "{source}: of {n:,} texts, {left:,} did not fail, and all of these are blank or near-duplicates of annotated texts. Expected texts that are new: choose others, or leave out --annotated."
     B594 = "{path} has notes, such as {note}, and folders with notes, such as {folder}. Expected the notes of one patient, or a folder for each patient. Move the notes into a folder of their own."
     B595 = "{source} cannot be read as notes of patients. Expected, without a column, a folder of .txt files for each patient; with --patient-column NAME, a table or JSON lines."

@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from spacy_bioel.cli import console
 from spacy_bioel.cli.evaluate import check_out
+from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import replacing_folder, scratch_folder
 
 _MANY_DOCUMENTS, _MORE_UPDATES = 200, 400
@@ -52,6 +53,7 @@ def train_command(
     from spacy_bioel.io.jsonl import write_texts_jsonl
     from spacy_bioel.kb.bundled import ASSETS_FOLDER
     from spacy_bioel.loading import STARTER, check_there, config_errors, load_model
+    from spacy_bioel.settings import DETECTOR, LINKER
 
     check_there(model)
     check_out(out, {"MODEL": model, "TRAIN": train, "DEV": dev, "the knowledge base": kb})
@@ -61,10 +63,13 @@ def train_command(
             texts = stream_mapped_gold(source, options, seen=seen, is_last=name == "dev")
             paths[name] = str(folder / f"{name}.jsonl")
             sizes[name] = write_texts_jsonl(paths[name], texts)
-        start = model
+        nlp, start = load_model(model), model
+        if not {DETECTOR, LINKER}.issubset(nlp.pipe_names):
+            pipes = ", ".join(nlp.pipe_names) or "none"
+            raise BioelError(Errors.B574.format(model=model, pipes=pipes))
         if model == STARTER and not Path(model).exists():
             start = str(folder / STARTER)
-            load_model(model).to_disk(start)
+            nlp.to_disk(start)
         config: Any = load_config(ASSETS_FOLDER / "fine_tune.cfg")
         config["paths"] |= {"start": start, "kb": kb, **paths}
         config["initialize"]["before_init"]["keep"] = True

@@ -343,6 +343,25 @@ def test_edit(bioel, kb, tmp_path):
     assert "Edited MESH:D009270" in done.out
 
 
+@pytest.mark.parametrize(
+    ("name", "number"), [("-80", "80"), ("17-23", "17 23"), ("-80 mg", ""), ("D80", "")]
+)
+def test_names_that_are_numbers(bioel, kb, name, number):
+    done = bioel("kb", "edit", kb, "MESH:D009270", "--add", name)
+    assert ("[W443]" in done.err) == bool(number)
+    assert f"'{name}' is found wherever a text has {number}" in done.err or not number
+
+
+@pytest.mark.parametrize("name", ["mesh", "genes", "species", "cells"])
+def test_a_bundled_knowledge_base_without_its_prefix(bioel, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for command in ("info", "show", "search"):
+        more = [] if command == "info" else ["X:1"]
+        done = bioel("kb", command, name, *more, status=2)
+        assert "[B067]" in done.err and f"starter:{name}" in done.err
+    assert "[B020]" in bioel("kb", "info", f"{name}s", status=2).err
+
+
 def test_help_names_the_commands_and_needs_no_spacy():
     code = (
         "import sys\nfrom spacy_bioel.cli import main\n"
