@@ -52,7 +52,7 @@ def needing(extra: str, what: str) -> Iterator[None]:
 
 
 class Errors(metaclass=_Coded):
-    B020 = "No knowledge base in {path}: expected a folder with a file such as kb.0001.safetensors. Check the path, or build one: bioel kb build {path} SOURCE"
+    B020 = "No knowledge base in {path}: expected a folder with a file such as kb.0001.safetensors. Check the path, or build one: bioel kb build {path} SOURCE. Bundled ones are called starter:mesh, starter:genes, starter:species and starter:cells."
     B021 = "The knowledge base in {path} has schema version {found}, but this version of spacy-bioel expects {expected}. Install the version that built the knowledge base, or build it again: bioel kb build {path} SOURCE"
     B022 = "The names in {path} were normalised by version {found} of the normaliser, but this spacy-bioel has version {expected}, so lookups would miss names. Build the knowledge base again: bioel kb build {path} SOURCE"
     B023 = "Column {file} of the knowledge base in {path} is missing or from another knowledge base: expected {expected}; found {found}. Copy the folder again, or build it again: bioel kb build {path} SOURCE"
@@ -88,7 +88,6 @@ class Errors(metaclass=_Coded):
     B060 = "{path} is not a readable .spacy file ({error}). Convert the corpus again with `bioel convert`."
     B063 = "A bundled knowledge base cannot be written to {folder} ({error}). Set the environment variable {variable} to a writable folder."
     B066 = "All evidence is switched off, so no mention can be linked. Keep at least one of {known} on."
-    B067 = "No knowledge base in {path}. The bundled one is called starter:{name} (see `bioel kb list`)."
     B070 = "--columns contains '{part}', expected KEY=COLUMN. Use, for example, --columns id=1,name=2, with column numbers from 1 or names from the header."
     B071 = "The pipeline '{model}' cannot be loaded. Specify a folder saved by spaCy, a knowledge base (built from an ontology or a table: bioel kb build OUT SOURCE), or the name of an installed package. spaCy reports: {error}"
     B072 = "The pipeline '{model}' has no bioel_linker; its pipes are: {pipes}. Use a pipeline with a linker, or a protocol without links."
@@ -127,7 +126,7 @@ class Errors(metaclass=_Coded):
     B128 = "{path} has no column {missing}; its header is {header!s:.80}. Use names from it."
     B129 = "{where}: expected an id with a name or with the id that replaces it, found id {id!r}. Correct the row. To leave out such rows: --skip-bad REPORT.tsv"
     B130 = "{path} is not a CTD vocabulary: expected a comment line with DiseaseName or ChemicalName and the other columns. Use CTD_diseases or CTD_chemicals, unchanged."
-    B131 = "{where}: expected a JSON object, one on each line or in an array, found {found}. Correct the line."
+    B131 = "{where}: expected one JSON object on the line, found {found}. Correct the line; for an array over several lines: jq -c .[] FILE > OUT.jsonl"
     B132 = "{where}: {problem}. Correct the record."
     B133 = "The format of {path} is not recognised; the file begins with {head!r}. Specify the format with --format: {known}."
     B134 = "Unknown format '{format}'. Choose from: {known}."
@@ -377,7 +376,7 @@ class Warnings(metaclass=_Coded):
     W371 = "{path}: {absent:,} of {n:,} gold ids are not in the knowledge base; the most frequent: {first}. A linker cannot return them. {hint}"
     W372 = "{path}: no gold mention has an id, so figures for links (all protocols but mention) are 0 and mean nothing. Add ids to the mentions, or use --protocol mention."
     W380 = "The label {label!r} starts from {start!r} ({reason}); {share:.0%} of its training mentions are found as {start} so far."
-    W381 = "The label {label!r} starts from none of the labels {known}, so it needs more documents than the others. To start it from one of them: bioel train --label {label}=LABEL, or {label} = LABEL in [initialize.before_init.labels]."
+    W381 = "The label {label!r} starts from none of the labels {known}, so it needs more documents than the others. To start it from one of them, specify {label} = LABEL in [initialize.before_init.labels]."
     W382 = "The pipeline finds labels that no gold mention has ({labels}; gold: {known}), and these mentions count as errors. If documents are not annotated with these labels, add annotates = [LABEL, ...] to the reader; to train a pipeline without them, use the config fine_tune.cfg, or its section [initialize.before_init]."
     W383 = "The training mentions labelled {label!r} have no id in {kb}. If they belong to another knowledge base, specify it: --kb {label}=FOLDER (spacy train: --paths.kb {label}=FOLDER)."
     W390 = "{source}: sentences seem to continue on the next line, but each line was read as a document of its own. To read the whole file as one note, add --format whole."

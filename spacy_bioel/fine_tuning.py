@@ -132,9 +132,9 @@ def _adapt(
     nlp.meta.setdefault("bioel", {})[STARTS] = labels  # shown on the model card
     _, linker = started.get(LINKER, ("", None))
     if isinstance(linker, Linker):
-        kept = _adapt_linker(linker, labels, kb, {**label_types}, kept={*labels} - {*own})
+        _adapt_linker(linker, labels, kb, {**label_types}, kept={*labels} - {*own})
         _add_mentions(linker, train, only_known=kb is not None)
-        _check_labels(linker, train, kept)
+        _check_ids(linker, train)
 
 
 def _read_corpora(nlp: Language) -> list[list[Example]]:
@@ -236,11 +236,8 @@ def _adapt_linker(
     label_types: dict[str, list[str]],
     *,
     kept: Collection[str],
-) -> Collection[str]:
-    """Link the new labels to another knowledge base, or to that of the labels they start from.
-
-    RETURNS (Collection[str]): The labels that keep the knowledge base of the label they start from.
-    """
+) -> None:
+    """Link the new labels to other knowledge bases, or to those of the labels they start from."""
     cfg = linker.cfg
 
     def renamed(values: Mapping[str, Any], only: Collection[str]) -> dict[str, Any]:
@@ -249,11 +246,9 @@ def _adapt_linker(
 
     if kb is None:
         cfg["label_types"] = renamed(cfg["label_types"], labels) | label_types
-        if not isinstance(cfg["kb"], dict):
-            return labels
-        of_kept = renamed(cfg["kb"], labels)
-        cfg["kb"] = of_kept or folders_of(cfg["kb"])
-        return of_kept
+        if isinstance(cfg["kb"], dict):
+            cfg["kb"] = renamed(cfg["kb"], labels) or folders_of(cfg["kb"])
+        return
     if isinstance(kb, str) and label_and_folder(kb)[0]:
         kb = dict([label_and_folder(kb)])
     if isinstance(kb, dict):
@@ -267,15 +262,12 @@ def _adapt_linker(
         kb = dict.fromkeys(sorted({*labels} - {*kept}), kb)
     linker.set_kb({**kb, **of_kept} if isinstance(kb, dict) else kb)
     cfg["include_kb"] = cfg["include_kb"] or not of_kept
-    return of_kept
 
 
-def _check_labels(linker: Linker, examples: Iterable[Example], kept: Collection[str]) -> None:
-    """Warn [W383] of labels whose training mentions have no id in the label's knowledge base.
+def _check_ids(linker: Linker, examples: Iterable[Example]) -> None:
+    """Warn [W383] of labels whose training mentions have no id that can be linked.
 
-    Mentions with such a label are not linked if it has no knowledge base of its own.
-
-    kept (Collection[str]): Labels with the knowledge base that they had, which may lack ids.
+    A label without a knowledge base of its own is then not linked, rather than to those of others.
     """
     ids: dict[str, Counter[str]] = defaultdict(Counter)
     for example in examples:
@@ -284,12 +276,12 @@ def _check_labels(linker: Linker, examples: Iterable[Example], kept: Collection[
     kb = linker.kb
     parts = kb.labels if isinstance(kb, JoinedKnowledgeBase) else {}
     for label, counts in ids.items():
-        has_own = label in parts or not parts
+        is_listed = label in parts or not parts
         of_label = parts_of(kb)[parts[label]] if label in parts else kb
-        if not KnownIds.of(of_label, counts).known and (counts or label not in kept):
-            if not has_own:
+        if not KnownIds.of(of_label, counts).known and (counts or not is_listed):
+            if not is_listed:
                 linker.cfg["label_types"][label] = []
-            where = of_label.where if has_own else "any knowledge base, so they will not be linked"
+            where = of_label.where if is_listed else "any knowledge base, so they are not linked"
             LOGGER.warning(Warnings.W383.format(label=label, kb=where))
 
 

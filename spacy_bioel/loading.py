@@ -25,8 +25,8 @@ from spacy_bioel.entities.notes import note_tables
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.explanation import register_extensions
-from spacy_bioel.kb.bundled import ASSETS_FOLDER, with_added
-from spacy_bioel.kb.folder import BUNDLED_KBS, has_columns, label_and_folder
+from spacy_bioel.kb.bundled import ASSETS_FOLDER
+from spacy_bioel.kb.folder import has_columns, label_and_folder
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.starter import read_starter_encoder
@@ -125,8 +125,6 @@ def _load_or_make(model: str, more: Sequence[str], options: Mapping[str, Any]) -
         raise BioelError(Errors.B323.format(model=model, kb=more[0]))
     if model == STARTER and not Path(model).exists():
         return load_starter(**options)
-    if model in BUNDLED_KBS and not Path(model).exists():
-        raise BioelError(Errors.B067.format(path=model, name=model))
     try:
         with config_errors(model):
             return spacy.load(model, **options)
@@ -205,14 +203,18 @@ def require_linker(nlp: Language, model: str) -> Linker:
 def set_kb(nlp: Language, kb: str, model: str) -> None:
     """Link to another knowledge base, or with "LABEL=KB", link only this label to it.
 
-    RAISES BioelError: [B325] if no label of the pipeline has a knowledge base of its own; the same
-        errors as `require_linker` and `Linker.set_kb`.
+    RAISES BioelError: [B072] without a linker, [B325] if no label has a knowledge base of its own;
+        the same errors as `Linker.set_kb`.
     """
     linker, (label, folder) = require_linker(nlp, model), label_and_folder(kb)
-    detector = find_detector(nlp)
-    labels = detector.labels if detector else ()
-    current = linker.cfg["kb"]
-    linker.set_kb(with_added(current, label, folder, labels=labels) if label else folder)
+    if not label:
+        return linker.set_kb(folder)
+    detector, of_labels = find_detector(nlp), linker.cfg["kb"]
+    if detector and isinstance(of_labels, str):
+        of_labels = dict.fromkeys(detector.labels, of_labels)
+    if not isinstance(of_labels, dict):
+        raise BioelError(Errors.B325.format(label=label, folder=folder))
+    linker.set_kb({**of_labels, label: folder})
 
 
 def finds_names(nlp: Language) -> bool:

@@ -129,20 +129,16 @@ def _either(values: Iterable[str]) -> str:
 
 
 class CurrentSettings(dict[str, Any]):
-    """A pipe's `cfg`: its current settings, by name. Only existing names can be assigned."""
-
-    def __init__(self, pipe: str, settings: Mapping[str, Any]) -> None:
-        super().__init__(settings)
-        self._pipe = pipe  # for messages
+    """The current settings of a pipe, its `cfg`. RAISES BioelError: [B270] for another name."""
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name not in self:
             wrong = f"{name} = {value!r:.80}: unknown, {suggest(name, self)}"
-            raise BioelError(Errors.B270.format(pipe=self._pipe, wrong=wrong))
+            raise BioelError(Errors.B270.format(pipe="this pipe", wrong=wrong))
         super().__setitem__(name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return CurrentSettings, (self._pipe, dict(self))
+        return CurrentSettings, (dict(self),)
 
 
 class MentionSettings(Settings):

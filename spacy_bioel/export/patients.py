@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
@@ -238,19 +238,13 @@ class PatientWriter:
         return "" if is_kept else "neither phenotype nor disease"
 
 
-def _implied(kb: KnowledgeBase, entries: Collection[tuple[str, bool]]) -> list[tuple[str, bool]]:
-    """Return the (id, is absent) pairs that others imply.
-
-    A finding that is present implies all broader ones, and one that is absent all narrower ones.
-    """
-    broader = {id: {*_lineage(kb, id)} - {id} for id, _ in entries}
-    present = set().union(*(broader[id] for id, is_absent in entries if not is_absent))
+def _implied(kb: KnowledgeBase, entries: Mapping[Any, JsonRow]) -> set[Any]:
+    """Return the keys of entries that others imply: broader present ones, narrower absent ones."""
+    broader = {key: {*_lineage(kb, key[0])} - {key[0]} for key in entries}
     absent = {id for id, is_absent in entries if is_absent}
-    return [
-        (id, is_absent)
-        for id, is_absent in entries
-        if (not absent.isdisjoint(broader[id]) if is_absent else id in present)
-    ]
+    implied = {key for key, ids in broader.items() if key[1] and ids & absent}
+    implied |= {(id, False) for key, ids in broader.items() if not key[1] for id in ids}
+    return implied & entries.keys()
 
 
 def _add_entry(entries: dict[Any, JsonRow], row: JsonRow, *, is_feature: bool) -> None:

@@ -84,35 +84,26 @@ def iter_json_object(path: StrPath, *, problem: str) -> Iterator[tuple[str, Any]
     key = ""
     with open_text(path) as file:
         try:
-            for key, value in _json_entries(_JsonReader(file), "{}"):
-                yield str(key), value
+            for key, value in _json_entries(_JsonReader(file)):
+                yield key, value
         except (BioelError, UnicodeDecodeError):  # unreadable file, not invalid JSON
             raise
         except ValueError as error:
-            found = f"{_message(error)}, after {key!r}" if key else _message(error)
+            message = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+            found = f"{message}, after {key!r}" if key else message
             raise BioelError(problem.format(path=path, found=found)) from error
 
 
-def _message(error: ValueError) -> str:
-    return error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-
-
-def _json_entries(
-    reader: _JsonReader, brackets: str, *, lone_surrogates: bool = False
-) -> Iterator[tuple[str | int, Any]]:
-    """Yield the entries of an object ("{}") with their keys, or of an array ("[]"), with lines."""
-    opening, closing = brackets
-    reader.take(opening)
-    separator = reader.take(closing) if reader.peek() == closing else ","
+def _json_entries(reader: _JsonReader) -> Iterator[tuple[str, Any]]:
+    reader.take("{")
+    separator = reader.take("}") if reader.peek() == "}" else ","
     while separator == ",":
-        key: str | int = reader.line if reader.peek() else 0
-        if opening == "{":
-            if reader.peek() != '"':
-                raise reader.error("a key in quotes")
-            key = reader.value()
-            reader.take(":")
-        yield key, reader.value(lone_surrogates=lone_surrogates)
-        separator = reader.take("," + closing)
+        if reader.peek() != '"':
+            raise reader.error("a key in quotes")
+        key = reader.value()
+        reader.take(":")
+        yield key, reader.value()
+        separator = reader.take(",}")
     if reader.peek():
         raise reader.error("nothing more")
 
@@ -124,8 +115,6 @@ class _JsonReader:
         self._file = file
         self._text = ""
         self._position = 0
-        self._counted = 0  # the position up to which lines are counted
-        self._line = 1
         self._decode = json.JSONDecoder().raw_decode
 
     def peek(self) -> str:
@@ -145,14 +134,7 @@ class _JsonReader:
         self._position += 1
         return character
 
-    @property
-    def line(self) -> int:
-        """The number of the current line."""
-        self._line += self._text.count("\n", self._counted, self._position)
-        self._counted = self._position
-        return self._line
-
-    def value(self, *, lone_surrogates: bool = False) -> Any:
+    def value(self) -> Any:
         self.peek()
         while True:
             try:
@@ -165,8 +147,7 @@ class _JsonReader:
                 raise self.error("a shallower or shorter value") from None
             # A number at the end of the chunk may continue in the next chunk.
             if end < len(self._text) or not self._read_chunk():
-                text = self._text[self._position : end]
-                _check_value(value, text, lone_surrogates=lone_surrogates)
+                _check_value(value, self._text[self._position : end])
                 self._position = end
                 return value
 
@@ -176,10 +157,10 @@ class _JsonReader:
 
     def _read_chunk(self) -> bool:
         """Drop the consumed text and read the next chunk; return False at the end of the file."""
-        self._line, rest = self.line, self._text[self._position :]
+        rest = self._text[self._position :]
         # Doubling the text each time limits how often a long value is parsed again.
         chunk = self._file.read(max(_JSON_CHUNK_CHARS, len(rest)))
-        self._text, self._position, self._counted = rest + chunk, 0, 0
+        self._text, self._position = rest + chunk, 0
         return bool(chunk)
 
 
@@ -376,42 +357,29 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _records(path: StrPath, *, lone_surrogates: bool = False) -> Iterator[tuple[Place, _Record]]:
-    """Yield the JSON objects in a file: one in each line that is not blank, or an array of them."""
-    with open_text(path, errors="replace") as file:
-        is_array = _JsonReader(file).peek() == "["
-    if is_array:
-        yield from _array_records(path, lone_surrogates)
-        return
+    """Yield the JSON objects in a file: one in each line that is not blank, or several in an array.
+
+    The brackets of an array may be on lines of their own, as `bioel link` writes them.
+    """
+    is_array, last = False, ""
     for where, line in numbered_lines(path):
+        last = line.strip() or last
+        is_array = is_array or last == "["
+        line = line.strip().strip("[],") if is_array else line
         if not line.strip():
             continue
         with skip_if_bad(where):
             try:
-                record = parse_json(line, lone_surrogates=lone_surrogates)
+                value = parse_json(line, lone_surrogates=lone_surrogates)
             except ValueError as error:
                 raise BioelError(Errors.B131.format(where=where, found=error)) from error
-            yield where, _object(where, record)
-
-
-def _array_records(path: StrPath, lone_surrogates: bool) -> Iterator[tuple[Place, _Record]]:
-    with open_text(path) as file:
-        reader = _JsonReader(file)
-        try:
-            for line, record in _json_entries(reader, "[]", lone_surrogates=lone_surrogates):
-                where = Place(path, int(line))
-                with skip_if_bad(where):
-                    yield where, _object(where, record)
-        except (BioelError, UnicodeDecodeError):
-            raise
-        except ValueError as error:
-            where = Place(path, reader.line)
-            raise BioelError(Errors.B131.format(where=where, found=_message(error))) from error
-
-
-def _object(where: Place, record: object) -> _Record:
-    if not isinstance(record, dict):
-        raise BioelError(Errors.B131.format(where=where, found=json.dumps(record)[:60]))
-    return record
+            records = value if isinstance(value, list) else [value]
+            if not all(isinstance(record, dict) for record in records):
+                raise BioelError(Errors.B131.format(where=where, found=line[:60]))
+            for record in records:
+                yield where, record
+    if is_array and last != "]":
+        raise BioelError(Errors.B131.format(where=path, found="no ] in its last line"))
 
 
 def _record_error(where: object, problem: str) -> BioelError:

@@ -11,7 +11,7 @@ import lzma
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
@@ -25,7 +25,7 @@ from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.files import replacing_file
 from spacy_bioel.kb.build import BuildReport, merge_records, write_columns
 from spacy_bioel.kb.columns import SCHEMA_VERSION
-from spacy_bioel.kb.folder import BUNDLED_KBS, check_replaceable, editing, has_columns, is_kb
+from spacy_bioel.kb.folder import check_replaceable, editing, has_columns, is_kb
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.parallel import without_collection
@@ -36,9 +36,15 @@ ASSETS_FOLDER = Path(__file__).parents[1] / "assets"
 # Prefix of a bundled knowledge base's name in the `kb` setting.
 STARTER_PREFIX = "starter:"
 DEFAULT_KB = "mesh"
+_CONTENTS = {
+    DEFAULT_KB: "diseases and chemicals",
+    "genes": "genes of human, mouse, rat, zebrafish, fruit fly, nematode and yeasts",
+    "species": "organisms",
+    "cells": "cell lines",
+}
 # Files with the compressed concepts of the bundled knowledge bases. A JSON file next to each stores
 # its source, release and licence.
-_CONCEPT_FILES = {name: next(ASSETS_FOLDER.glob(f"{name}.jsonl.?z")) for name in BUNDLED_KBS}
+_CONCEPT_FILES = {name: next(ASSETS_FOLDER.glob(f"{name}.jsonl.?z")) for name in _CONTENTS}
 # Environment variable that overrides the cache folder.
 CACHE_VARIABLE = "SPACY_BIOEL_CACHE"
 
@@ -100,13 +106,12 @@ def starter_kb(setting: str = "") -> KnowledgeBase:
 
 
 def check_setting(value: KbSetting) -> None:
-    """Check that the folders in the `kb` setting exist, except those in a saved pipe.
+    """Check that the folders in the `kb` setting exist. Raises the errors of `KnowledgeBase.open`.
 
-    RAISES BioelError: The same errors as `KnowledgeBase.open`, which opens only what is missing.
+    Folders in a saved pipe (kb, kb.0, kb.1, ...) are checked when it is loaded.
     """
     for folder in folders_of(value):
-        is_elsewhere = not folder or folder.startswith(STARTER_PREFIX) or _SAVED.fullmatch(folder)
-        if not (is_elsewhere or has_columns(Path(folder))):
+        if not (re.fullmatch(r"|starter:.*|kb(\.\d+)?", folder) or has_columns(Path(folder))):
             KnowledgeBase.open(folder)
 
 
@@ -150,8 +155,7 @@ def _read_concepts(name: str, folder: Path) -> Iterator[Concept]:
 
 
 KbSetting = str | list[str] | dict[str, str]
-INCLUDED = "kb"  # knowledge base folder in a saved pipe; of several, kb.0, kb.1, ...
-_SAVED = re.compile(rf"{INCLUDED}(\.\d+)?")
+INCLUDED = "kb"  # knowledge base folder in a saved pipe
 
 
 def map_folders(value: KbSetting, change: Callable[[str], str]) -> KbSetting:
@@ -161,19 +165,6 @@ def map_folders(value: KbSetting, change: Callable[[str], str]) -> KbSetting:
     if isinstance(value, dict):
         return {label: change(folder) for label, folder in value.items()}
     return [change(folder) for folder in value]
-
-
-def with_added(value: KbSetting, label: str, folder: str, *, labels: Iterable[str]) -> KbSetting:
-    """Return the `kb` setting with a knowledge base for one label; the other labels keep theirs.
-
-    labels (Iterable[str]): Labels that a setting without labels is for.
-    RAISES BioelError: [B325] if the setting has no labels, and a label cannot be added to it.
-    """
-    if isinstance(value, str):
-        value = dict.fromkeys(labels, value)
-    if not value or isinstance(value, list):
-        raise BioelError(Errors.B325.format(label=label, folder=folder))
-    return {**value, label: folder}
 
 
 def folders_of(value: KbSetting) -> list[str]:
@@ -243,7 +234,7 @@ def list_bundled() -> list[dict[str, str | int | None]]:
         "licence" and "concepts" (their number; None if the knowledge base is not built yet).
     """
     kbs: list[dict[str, str | int | None]] = []
-    for name, contents in BUNDLED_KBS.items():
+    for name, contents in _CONTENTS.items():
         meta, folder = srsly.read_json(ASSETS_FOLDER / f"{name}.json"), _bundled_folder(name)
         facts = {key: meta[key] for key in ("source", "release", "licence")}
         n = len(KnowledgeBase.open(folder)) if has_columns(folder) else None

@@ -66,15 +66,6 @@ def map_generation(folder: Path) -> dict[str, RawFile]:
     return {}
 
 
-# Contents of the bundled knowledge bases, whose names begin with "starter:".
-BUNDLED_KBS = {
-    "mesh": "diseases and chemicals",
-    "genes": "genes of human, mouse, rat, zebrafish, fruit fly, nematode and yeasts",
-    "species": "organisms",
-    "cells": "cell lines",
-}
-
-
 def has_columns(folder: Path) -> bool:
     """Return whether a folder contains the columns of a knowledge base, even if damaged."""
     return bool(generations_in(folder))
@@ -82,10 +73,8 @@ def has_columns(folder: Path) -> bool:
 
 def label_and_folder(value: str) -> tuple[str, str]:
     """Split "LABEL=KB" into label and knowledge base; the label is "" if there is none."""
-    if Path(value).exists() or "=" not in value:
-        return "", value
-    label, _, folder = value.partition("=")
-    return label, folder
+    label, separator, folder = value.partition("=")
+    return ("", value) if not separator or Path(value).exists() else (label, folder)
 
 
 def is_kb(folder: Path) -> bool:

@@ -39,7 +39,6 @@ from spacy_bioel.kb.columns import (
     serialized,
 )
 from spacy_bioel.kb.folder import (
-    BUNDLED_KBS,
     HOME,
     check_replaceable,
     editing,
@@ -305,10 +304,9 @@ class KnowledgeBase:
 
     files (Mapping[str, RawFile]): Files by path (see `kb.folder`); unknown files are ignored.
     path (Path | None): Folder that the files are mapped from; None in memory.
-    RAISES BioelError: [B020] no columns, [B067] the name of a bundled knowledge base without
-        "starter:", [B409] such a name instead of a folder, [B408] a saved pipeline; the same errors
-        as `kb.columns.open_columns`. Methods and whole columns raise [B211] if they read damaged
-        data that opening does not detect.
+    RAISES BioelError: [B020] no columns, [B409] the name of a bundled knowledge base instead of a
+        folder, [B408] a saved pipeline; the same errors as `kb.columns.open_columns`. Methods and
+        whole columns raise [B211] if they read damaged data that opening does not detect.
     """
 
     built_sources: tuple[int, ...] = (0,)  # for each part, the row of its build's source
@@ -316,14 +314,12 @@ class KnowledgeBase:
     def __init__(self, files: Mapping[str, RawFile], *, path: Path | None = None) -> None:
         self.path = path
         if not (generations := generations_of(files)):
-            message, name = Errors.B020, Path(self.where).name
+            message = Errors.B020
             if path is not None and (path / "config.cfg").is_file():
                 message = Errors.B408
-            elif name.startswith("starter:"):
+            elif Path(self.where).name.startswith("starter:"):
                 message = Errors.B409
-            elif name in BUNDLED_KBS:
-                message = Errors.B067
-            raise BioelError(message.format(path=self.where, name=name))
+            raise BioelError(message.format(path=self.where))
         current = generations[-1]
         self._files = {name: files[name] for name in (current, *filter(HOME.fullmatch, files))}
         self._columns = open_columns(files[current], Origin(self.where, current))

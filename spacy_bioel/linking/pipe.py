@@ -39,7 +39,7 @@ from spacy_bioel.models.name_encoder import encoder_parts, load_encoder, name_en
 from spacy_bioel.parallel import give_back_memory
 from spacy_bioel.pipe import Pipeline, SavedParts, StoredPipe
 from spacy_bioel.settings import (
-    BY_DICTIONARY, LINKER, SPANS_AND_DICTIONARY, CurrentSettings, LinkerSettings,
+    BY_DICTIONARY, SPANS_AND_DICTIONARY, CurrentSettings, LinkerSettings,
 )  # fmt: skip
 from spacy_bioel.types import Link, remember_opener
 
@@ -72,7 +72,7 @@ class Linker(StoredPipe[LinkerSettings]):
         self.model = model
         self.name = name
         self.scorer = scorer
-        self.cfg = CurrentSettings(LINKER, settings)
+        self.cfg = CurrentSettings(settings)
         self.alias_table = AliasTable()
         self.fusion: Fusion | None = None
         self.rescoring: Fusion | None = None

@@ -101,32 +101,27 @@ class TextIn(_Strict):
 
 
 def _describe_text(schema: dict[str, Any]) -> None:
-    """Add the key "text" to the schema of a request with "texts"; one of them is required."""
-    properties = schema["properties"]
-    schema["properties"] = {"text": properties["texts"]["items"], **properties}
-    schema["oneOf"] = [{"required": [key]} for key in ("text", "texts")]
-    schema |= {"additionalProperties": False}
+    """Describe that a request has either "texts" or, for one text, "text"."""
+    schema["properties"]["text"] = schema["properties"]["texts"]["items"]
+    schema["oneOf"] = [{"required": ["text"]}, {"required": ["texts"]}]
+    schema["additionalProperties"] = False
     del schema["required"]
 
 
 class _TextsRequest(_Strict):
-    """Request for one text, as `text`, or several, as `texts`."""
-
     model_config = ConfigDict(json_schema_extra=_describe_text)
 
     @model_validator(mode="before")
     @classmethod
     def _take_text(cls, value: object) -> object:
-        if isinstance(value, Mapping) and "text" in value:
-            if "texts" in value:
-                raise ValueError("found both 'text' and 'texts', expected one of them")
-            others = {key: of_key for key, of_key in value.items() if key != "text"}
-            return others | {"texts": [value["text"]]}
+        if isinstance(value, dict) and "text" in value and "texts" not in value:
+            value = value | {"texts": [value["text"]]}
+            del value["text"]
         return value
 
 
 class LinkRequest(_TextsRequest):
-    """Texts to link."""
+    """Texts to link; `text` in place of `texts` is one text."""
 
     texts: Annotated[
         list[
@@ -225,7 +220,7 @@ class LinkAnswer(BaseModel):
 
 
 class CheckRequest(_TextsRequest):
-    """Texts with ids of concepts."""
+    """Texts with ids of concepts; `text` in place of `texts` is one text."""
 
     texts: list[str] = Field(examples=[["Marinesco-Sjogren syndrome (MONDO:0008541)"]])
 
@@ -356,10 +351,15 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
     posted: Any = {"responses": problems(400, 408, 413, 415, 422, 429, 503)}
     posted["dependencies"] = [Depends(_require_json)]
 
+    def check_number(texts: Sized) -> None:
+        if len(texts) > limits.texts:
+            message = Errors.B383.format(found=len(texts), most=limits.texts)
+            raise Refusal(422, message, where="body.texts")
+
     @app.post("/link", response_model=LinkAnswer, **posted)
     async def link(request: LinkRequest) -> Response:
         """Find and link the mentions in texts."""
-        _check_number(request.texts, limits)
+        check_number(request.texts)
         jobs = [
             Job((text.text, text.id), request.candidates, request.xrefs, request.explain)
             for text in request.texts
@@ -376,7 +376,7 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
     @app.post("/check", response_model=CheckAnswer, **posted)
     def check(request: CheckRequest) -> Values:
         """Check that the ids in texts exist, and mean what the names next to them say."""
-        _check_number(request.texts, limits)
+        check_number(request.texts)
         found = ((n, one) for n, text in enumerate(request.texts) for one in service.check(text))
         return {"findings": [{"text": n, **finding} for n, finding in found]}
 
@@ -406,13 +406,6 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
     def info() -> Values:
         """Return the service's model, knowledge bases, versions and limits."""
         return service.about() | {"limits": limits}
-
-
-def _check_number(texts: Sized, limits: Limits) -> None:
-    """Check the number of texts in a request. RAISES Refusal: [B383] if there are too many."""
-    if len(texts) > limits.texts:
-        message = Errors.B383.format(found=len(texts), most=limits.texts)
-        raise Refusal(422, message, where="body.texts")
 
 
 def _add_probes(app: FastAPI, service: Service, metrics: Metrics) -> None:

@@ -16,6 +16,7 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.io.table import COLUMN_KEYS
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.edit import add_concepts
+from spacy_bioel.kb.bundled import list_bundled
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import has_vectors
 from spacy_bioel.types import Concept
@@ -352,14 +353,12 @@ def test_names_that_are_numbers(bioel, kb, name, number):
     assert f"'{name}' is found wherever a text has {number}" in done.err or not number
 
 
-@pytest.mark.parametrize("name", ["mesh", "genes", "species", "cells"])
-def test_a_bundled_knowledge_base_without_its_prefix(bioel, name, tmp_path, monkeypatch):
+def test_a_bundled_knowledge_base_without_its_prefix(bioel, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for command in ("info", "show", "search"):
-        more = [] if command == "info" else ["X:1"]
-        done = bioel("kb", command, name, *more, status=2)
-        assert "[B067]" in done.err and f"starter:{name}" in done.err
-    assert "[B020]" in bioel("kb", "info", f"{name}s", status=2).err
+    for name in (str(kb["name"]) for kb in list_bundled()):
+        for command in (["info"], ["show", "X:1"], ["search", "fever"]):
+            done = bioel("kb", command[0], name.removeprefix("starter:"), *command[1:], status=2)
+            assert "[B020]" in done.err and name in done.err
 
 
 def test_help_names_the_commands_and_needs_no_spacy():

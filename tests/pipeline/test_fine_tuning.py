@@ -272,7 +272,7 @@ def organs(tmp_path, monkeypatch) -> str:
 def test_no_label_is_known(start, caplog):
     nlp = start(("Organ", ""), train=LIVER)
     assert pipes(nlp)[0].labels == ("Organ",)
-    assert "W381" in caplog.text and "--label Organ=LABEL" in caplog.text
+    assert "W381" in caplog.text and "Organ = LABEL" in caplog.text
 
 
 @pytest.mark.parametrize("form", [str, dict])
