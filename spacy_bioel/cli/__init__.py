@@ -19,7 +19,15 @@ import typer
 
 from spacy_bioel import __version__
 from spacy_bioel.cli import (
-    card, console, corpora, curation, documents, evaluate, kb_build, kb_show, train,
+    card,
+    console,
+    corpora,
+    curation,
+    documents,
+    evaluate,
+    kb_build,
+    kb_show,
+    train,
 )  # fmt: skip
 from spacy_bioel.errors import BioelError, Errors, crash_report
 

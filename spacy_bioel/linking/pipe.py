@@ -39,7 +39,10 @@ from spacy_bioel.models.name_encoder import encoder_parts, load_encoder, name_en
 from spacy_bioel.parallel import give_back_memory
 from spacy_bioel.pipe import Pipeline, SavedParts, StoredPipe
 from spacy_bioel.settings import (
-    BY_DICTIONARY, SPANS_AND_DICTIONARY, CurrentSettings, LinkerSettings,
+    BY_DICTIONARY,
+    SPANS_AND_DICTIONARY,
+    CurrentSettings,
+    LinkerSettings,
 )  # fmt: skip
 from spacy_bioel.types import Link, remember_opener
 

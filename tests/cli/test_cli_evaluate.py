@@ -90,7 +90,10 @@ def test_another_kb_for_one_label(bioel, by_label, corpus, tmp_path):
 @pytest.mark.parametrize("declared", [True, False])
 def test_labels_that_no_prediction_has(bioel, model, corpus, tmp_path, caplog, declared):
     """The names of a knowledge base have its types as labels, here C and D."""
-    gold, options = corpus, ["--annotates", "Chemical", "--label", "Disease=", "--label", "Species="]
+    gold, options = (
+        corpus,
+        ["--annotates", "Chemical", "--label", "Disease=", "--label", "Species="],
+    )
     protocol = "--protocol", "end_to_end"
     if declared:
         mention = {"start": 0, "end": 6, "label": "Chemical", "ids": ["MESH:D009270"]}

@@ -15,8 +15,8 @@ from spacy_bioel.cli import main
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.table import COLUMN_KEYS
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.edit import add_concepts
 from spacy_bioel.kb.bundled import list_bundled
+from spacy_bioel.kb.edit import add_concepts
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import has_vectors
 from spacy_bioel.types import Concept

@@ -59,7 +59,9 @@ def test_an_array_that_was_cut_off(write):
 def test_bad_records_of_an_array(write):
     bad: list[BadRecord] = []
     with skipping_bad(bad.append):
-        texts = list(read_texts_jsonl(write('[\n{"text": "a"},\n5,\n{"text": 1},\n{"text": "b"}\n]')))
+        texts = list(
+            read_texts_jsonl(write('[\n{"text": "a"},\n5,\n{"text": 1},\n{"text": "b"}\n]'))
+        )
     assert [text.text for text in texts] == ["a", "b"]
     assert [(record.line, record.code) for record in bad] == [(3, "B131"), (4, "B132")]
 

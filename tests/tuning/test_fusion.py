@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spacy_bioel.errors import BioelError
 from spacy_bioel.evaluation.fit import (
     Development,
     _FusionLoss,
