@@ -50,7 +50,7 @@ def curie(raw: str, prefix: str = "") -> str:
     """Convert an id to a CURIE, or for UMLS to the bare CUI.
 
     prefix (str): Vocabulary of ids without a prefix, e.g. "MESH" or "MESH:". With "MESH", six
-        digits are an OMIM number: the disease corpora mix the two, and no MeSH id is a plain number.
+        digits are an OMIM number: disease corpora mix the two, and no MeSH id is a plain number.
     """
     raw = raw.strip()
     if ":" not in raw:
