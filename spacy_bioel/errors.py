@@ -52,7 +52,7 @@ def needing(extra: str, what: str) -> Iterator[None]:
 
 
 class Errors(metaclass=_Coded):
-    B020 = "No knowledge base in {path}: expected a folder with a file such as kb.0001.safetensors. Check the path, or build one: bioel kb build {path} SOURCE"
+    B020 = "No knowledge base in {path}: expected a folder with a file such as kb.0001.safetensors. Check the path, or build one: bioel kb build {path} SOURCE. Bundled ones are called starter:mesh, starter:genes, starter:species and starter:cells."
     B021 = "The knowledge base in {path} has schema version {found}, but this version of spacy-bioel expects {expected}. Install the version that built the knowledge base, or build it again: bioel kb build {path} SOURCE"
     B022 = "The names in {path} were normalised by version {found} of the normaliser, but this spacy-bioel has version {expected}, so lookups would miss names. Build the knowledge base again: bioel kb build {path} SOURCE"
     B023 = "Column {file} of the knowledge base in {path} is missing or from another knowledge base: expected {expected}; found {found}. Copy the folder again, or build it again: bioel kb build {path} SOURCE"
@@ -86,7 +86,6 @@ class Errors(metaclass=_Coded):
     B057 = "The link at characters {start}-{end} does not start and end at token boundaries. Run the linker after any retokenisation."
     B058 = "A file in {path} is truncated or damaged ({error}). Copy the whole model folder again."
     B060 = "{path} is not a readable .spacy file ({error}). Convert the corpus again with `bioel convert`."
-    B062 = "The fusion weights are for the features {found}, but this version has {expected}. Fit them again on development documents: bioel tune MODEL DEV OUT"
     B063 = "A bundled knowledge base cannot be written to {folder} ({error}). Set the environment variable {variable} to a writable folder."
     B066 = "All evidence is switched off, so no mention can be linked. Keep at least one of {known} on."
     B070 = "--columns contains '{part}', expected KEY=COLUMN. Use, for example, --columns id=1,name=2, with column numbers from 1 or names from the header."
@@ -114,6 +113,7 @@ class Errors(metaclass=_Coded):
     B114 = "{where}: the annotation has no location, expected an offset and a length. Add a location, or remove the annotation."
     B115 = "{path} is not a BioC collection: {error}. Check the format."
     B116 = "{where}: expected {expected}, found {row!r}. Correct or remove the line."
+    B117 = "{path} is {found}, not text. Save its text as OUT.txt in the program that opens it, or run: pdftotext {path} OUT.txt (for a PDF), soffice --convert-to txt:Text {path} (for others). Then use that file; --format whole reads it as one document."
     B119 = "{path} cannot be parsed as OWL or OBO JSON: {error}. Check it with ROBOT."
     B120 = "{path}: expected a JSON object of terms (id -> label, synonyms, ancestors), found {found}. Check the format."
     B121 = "{path} is not MeSH XML: expected a DescriptorRecordSet or a SupplementalRecordSet. Use descYYYY.xml or suppYYYY.xml."
@@ -126,7 +126,7 @@ class Errors(metaclass=_Coded):
     B128 = "{path} has no column {missing}; its header is {header!s:.80}. Use names from it."
     B129 = "{where}: expected an id with a name or with the id that replaces it, found id {id!r}. Correct the row. To leave out such rows: --skip-bad REPORT.tsv"
     B130 = "{path} is not a CTD vocabulary: expected a comment line with DiseaseName or ChemicalName and the other columns. Use CTD_diseases or CTD_chemicals, unchanged."
-    B131 = "{where}: expected one JSON object on the line, found {found}. Correct the line."
+    B131 = "{where}: expected one JSON object on the line, found {found}. Correct the line; for an array over several lines: jq -c .[] FILE > OUT.jsonl"
     B132 = "{where}: {problem}. Correct the record."
     B133 = "The format of {path} is not recognised; the file begins with {head!r}. Specify the format with --format: {known}."
     B134 = "Unknown format '{format}'. Choose from: {known}."
@@ -192,8 +192,9 @@ class Errors(metaclass=_Coded):
     B320 = "The knowledge base of this candidate (fingerprint {found}) is not open in this process, so the candidate's fields cannot be read. Keep the pipeline that made the link, or open the folder: KnowledgeBase.open(KB)."
     B321 = 'kb = {found!r}: expected a folder; a list of folders, for mentions of all labels; or a folder for each label, such as {{"Disease": "kb/mondo", "Phenotype": "kb/hp"}}. Correct it.'
     B322 = "A joined knowledge base ({path}) has no folder to write to. Write to each of its parts, or build one from all sources: bioel kb build OUT SOURCE..."
-    B323 = "{model} is a pipeline, which has its own knowledge base; --kb can only be added to a knowledge base. Specify a knowledge base as MODEL (a folder, or a bundled one such as starter:mesh), or set `kb` in the config of the pipeline."
+    B323 = "{model} is a pipeline, which has its own knowledge bases. Specify for which label {kb} is added to them, such as --kb Anatomy={kb}; or specify a knowledge base as MODEL (a folder, or a bundled one such as starter:mesh)."
     B324 = "{path}: {option} works only with JSON lines and JSON. Write to OUT.jsonl, or leave the option out."
+    B325 = "{folder} cannot be added for the label {label}, because MODEL does not list a knowledge base for each label. Leave the label out (--kb {folder}), or list a folder for each label in the `kb` setting of its linker."
     B330 = "{path}, document {id!s:.80}: a mention is labelled {found}, but the corpus is declared to annotate {annotates}. Add the label to `annotates`, or rename or drop it (`labels` in corpora.yml)."
     B331 = "No document annotates {labels}, so it cannot be learned. Leave the label out, or add a corpus whose `annotates` includes it."
     B332 = "The documents annotate different labels ({found}), and a multi-task linker learns all mention types together. Train bioel_mentions on them instead."
@@ -304,10 +305,10 @@ class Errors(metaclass=_Coded):
     B561 = "The worker process that linked this text died ({how}). Do not send it again: split it, for example at its sections, or ask the administrator of the service whether memory ran out."
     B562 = "A worker process died ({how}) before the pipeline was loaded. If memory ran out, use fewer workers: --workers 1."
     B563 = "The service is stopping. Send the request again after the number of seconds in Retry-After."
-    B570 = 'None of the labels of the training documents ({labels}) has the name or the meaning of a label of the pipeline to start from ({known}), nor are most of its mentions found with one. In [initialize.before_init.labels], specify which label each one starts from, or null for none: {example} = "{first}"'
     B571 = "`labels` in [initialize.before_init] refers to the label {label!r}, which the {where} does not have. Its labels are {known}. Specify labels of the training documents, each with a label of the pipeline to start from, or null."
     B572 = "There are {train:,} training documents and {dev:,} development documents ({same:,} of them also for training). Expected at least one to learn from, and another one to choose the best pipeline: put about one document in five into the file for dev, and only there."
     B573 = 'The pipe {name!r} has nothing to start from. Take it over from a trained pipeline: in [components.{name}], replace all settings by `source = "starter"`, the folder of that pipeline.'
+    B574 = "{model} cannot be trained further, because it lacks a pipe bioel_mentions or bioel_linker: it has {pipes}. Start from the starter, or from a pipeline that was trained with both."
     B580 = "{source}: of {n:,} texts, {left:,} did not fail, and all of these are blank or near-duplicates of annotated texts. Expected texts that are new: choose others, or leave out --annotated."
     B594 = "{path} has notes, such as {note}, and folders with notes, such as {folder}. Expected the notes of one patient, or a folder for each patient. Move the notes into a folder of their own."
     B595 = "{source} cannot be read as notes of patients. Expected, without a column, a folder of .txt files for each patient; with --patient-column NAME, a table or JSON lines."
@@ -338,6 +339,7 @@ class Errors(metaclass=_Coded):
 
 class Warnings(metaclass=_Coded):
     W060 = "{path}: {lost} of {n} mentions begin or end inside a token and are dropped: {first}. Use the tokenizer spacy-bioel.BioTokenizer.v1, or widen = true."
+    W062 = "The fusion weights of the pipeline are for the features {found}, but this version has {expected}. The default weights are used instead. To fit new ones on development documents: bioel tune MODEL DEV OUT"
     W064 = "{kb} has {n} names and lacks vectors for them, so no encoder is used. To add vectors with the bundled encoder, run: bioel kb encode {kb} starter"
     W140 = "{path}: the last line is a mention without a line break. If the file is cut off inside its concept id, that id is wrong: compare it with its source, or end it with a newline."
     W180 = "All {n:,} names are searched for each mention, because faiss is not installed or the vectors have no index. To make the search many times faster: pip install faiss-cpu, then bioel kb encode KB MODEL"
@@ -382,8 +384,9 @@ class Warnings(metaclass=_Coded):
     W380 = "The label {label!r} starts from {start!r} ({reason}); {share:.0%} of its training mentions are found as {start} so far."
     W381 = "The label {label!r} starts from none of the labels {known}, so it needs more documents than the others. To start it from one of them, specify {label} = LABEL in [initialize.before_init.labels]."
     W382 = "The pipeline finds labels that no gold mention has ({labels}; gold: {known}), and these mentions count as errors. If documents are not annotated with these labels, add annotates = [LABEL, ...] to the reader; to train a pipeline without them, use the config fine_tune.cfg, or its section [initialize.before_init]."
+    W383 = "The training mentions labelled {label!r} have no id in {kb}. If they belong to another knowledge base, specify it: --kb {label}=FOLDER (spacy train: --paths.kb {label}=FOLDER)."
     W390 = "{source}: sentences seem to continue on the next line, but each line was read as a document of its own. To read the whole file as one note, add --format whole."
-    W396 = "{path}: findings that this format cannot contain: {n:,} ({why}). A table contains all: -o NAME.csv"
+    W396 = "{path}: findings left out: {n:,} ({why}). A table contains all: -o NAME.csv"
     W400 = "Not checked, because no knowledge base has all ids with the prefix {prefix}: {n:,}. To check them, add one: --kb FOLDER, or build it: bioel kb build FOLDER SOURCE"
     W401 = "{first} and {second} both have ids with the prefix {prefix}. An id is looked up in the first of them that knows it; if one is an older release, leave it out."
     W410 = "{links}: ids of {old}: {known:,}; others, which stay as they are: {n:,} ({first}). Check that OLD is the release with which it was annotated; ids without a prefix need --prefix, and a table needs a column such as id, or --columns."
@@ -394,7 +397,9 @@ class Warnings(metaclass=_Coded):
     W415 = "All concept ids in NOTE_NLP are 0, because {kb} has no cross-reference to OMOP. Link with a knowledge base of OMOP vocabularies, which `bioel kb build kb/omop athena/` builds from a download of https://athena.ohdsi.org."
     W416 = "Tables and JSON or YAML files in which no ids were found: {n:,} ({first}). For a table with codes, name their column and prefix: --columns id=Code,name=Finding --prefix SNOMED. In JSON and YAML, ids need their prefix, or a key such as hpo_id."
     W417 = "numkong, which multiplies whole numbers, cannot be used here ({error}). NumPy multiplies them instead: the results are the same, but it takes longer. Update or uninstall numkong."
+    W443 = "Punctuation in names is ignored, so {name!r} is found wherever a text has {number}. Use a longer name, such as one with a unit, and remove this one: bioel kb edit {kb} {id} --remove={name}"
     W455 = "Using only the knowledge base, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."
+    W457 = "Figures on bare text are 0, because predictions are only counted if they are labelled {counted}, but the pipeline labels them {found}. If it is a knowledge base, leave --annotates out; otherwise rename the label of the corpus: --label {first}=LABEL --annotates LABEL"
     W477 = "{path}: unreadable cross-references and definitions are left out: {n:,}, the first in line {line}: {row!r}. Ids and names are complete."
     W478 = "{path}: synonyms were split at {used!r}; rows with a semicolon there: {semicolons:,}, with a bar: {bars:,}. If this is wrong, build again with --synonym-separator TEXT."
     W479 = "{path}: {what} that are not read: {n:,} ({names})."

@@ -172,6 +172,7 @@ def make_linker(
     **settings: Any,
 ) -> "Linker":
     """Make a `bioel_linker` pipe, which links mentions to a knowledge base."""
+    from spacy_bioel.kb.bundled import check_setting
     from spacy_bioel.linking.pipe import Linker
 
     linker = Linker(
@@ -184,6 +185,7 @@ def make_linker(
         scorer=scorer,
     )
     linker.join(nlp)
+    check_setting(linker.cfg["kb"])
     return linker
 
 

@@ -20,9 +20,11 @@ from spacy.util import resolve_dot_names
 from spacy_bioel.doc import annotated_labels, gold_spans
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.kb.bundled import KbSetting, folders_of
+from spacy_bioel.kb.folder import label_and_folder
+from spacy_bioel.kb.joined import JoinedKnowledgeBase, parts_of
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.pipe import Linker
-from spacy_bioel.linking.validation import check_gold_ids
+from spacy_bioel.linking.validation import KnownIds, check_gold_ids
 from spacy_bioel.mentions.pipe import MentionDetector
 from spacy_bioel.pipe import listens
 from spacy_bioel.settings import DETECTOR, LINKER
@@ -70,8 +72,10 @@ def create_fine_tune_v1(
     keep (bool): Keep the other labels of the pipeline. Documents count as not annotated with them:
         what the pipeline finds there is learned again, so that it is not forgotten. Without
         `keep`, these labels are dropped.
-    kb (str | list | dict | None): A value of the linker's `kb` setting; it is saved with the
-        pipeline. null: the knowledge bases that the pipeline has.
+    kb (str | list | dict | None): "LABEL=FOLDER", or a dict of folders by label: other labels keep
+        the knowledge bases that the pipeline has. A folder or a list: for all labels of the
+        documents. null: all labels keep theirs. Labels with ids that their knowledge base lacks
+        are reported [W383].
     label_types (dict[str, list[str]]): The linker's setting of this name; {}: with `kb`, any types;
         else those that the pipeline has for the labels.
     """
@@ -132,6 +136,7 @@ def _adapt(
     if isinstance(linker, Linker):
         _adapt_linker(linker, labels, kb, {**label_types}, kept={*labels} - {*own})
         _add_mentions(linker, train, only_known=kb is not None)
+        _check_ids(linker, train)
 
 
 def _read_corpora(nlp: Language) -> list[list[Example]]:
@@ -192,8 +197,7 @@ def choose_starts(
 
     known (Sequence[str]): Labels of the pipeline.
     found (Mapping): For each label, how many of its mentions the pipeline finds with each label.
-    RAISES BioelError: [B570] if there is none for any label, [B571] if `told` names a label that
-        does not exist.
+    RAISES BioelError: [B571] if `told` names a label that does not exist.
     """
     own = sorted(own)
     for label, start in told.items():
@@ -201,11 +205,7 @@ def choose_starts(
             if wanted is not None and wanted not in labels:
                 about = {"label": wanted, "where": where, "known": ", ".join(labels)}
                 raise BioelError(Errors.B571.format(**about))
-    starts = {label: _start_of(label, known, found.get(label, {}), told) for label in own}
-    if not told and not any(start.label for start in starts.values()):
-        about = {"labels": ", ".join(map(repr, own)), "known": ", ".join(known)}
-        raise BioelError(Errors.B570.format(**about, example=(own or ["Own"])[0], first=known[0]))
-    return starts
+    return {label: _start_of(label, known, found.get(label, {}), told) for label in own}
 
 
 def _start_of(
@@ -239,7 +239,7 @@ def _adapt_linker(
     *,
     kept: Collection[str],
 ) -> None:
-    """Link the new labels to another knowledge base, or to that of the labels they start from."""
+    """Link the new labels to other knowledge bases, or to those of the labels they start from."""
     cfg = linker.cfg
 
     def renamed(values: Mapping[str, Any], only: Collection[str]) -> dict[str, Any]:
@@ -251,12 +251,40 @@ def _adapt_linker(
         if isinstance(cfg["kb"], dict):
             cfg["kb"] = renamed(cfg["kb"], labels) or folders_of(cfg["kb"])
         return
-    of_kept = renamed(cfg["kb"], kept) if isinstance(cfg["kb"], dict) else {}
+    if isinstance(kb, str) and label_and_folder(kb)[0]:
+        kb = dict([label_and_folder(kb)])
+    if isinstance(kb, dict):
+        kept = labels.keys() - kb.keys()
+    before = cfg["kb"]
+    if isinstance(before, str):
+        before = dict.fromkeys(filter(None, labels.values()), before)
+    of_kept = renamed(before, kept) if isinstance(before, dict) else {}
     cfg["label_types"] = renamed(cfg["label_types"], kept) | label_types
     if of_kept and isinstance(kb, str):
         kb = dict.fromkeys(sorted({*labels} - {*kept}), kb)
     linker.set_kb({**kb, **of_kept} if isinstance(kb, dict) else kb)
     cfg["include_kb"] = cfg["include_kb"] or not of_kept
+
+
+def _check_ids(linker: Linker, examples: Iterable[Example]) -> None:
+    """Warn [W383] of labels whose training mentions have no id that can be linked.
+
+    A label without a knowledge base of its own is then not linked, rather than to those of others.
+    """
+    ids: dict[str, Counter[str]] = defaultdict(Counter)
+    for example in examples:
+        for span in gold_spans(example, key=linker.cfg["gold_key"]):
+            ids[span.label].update(span.ids)
+    kb = linker.kb
+    parts = kb.labels if isinstance(kb, JoinedKnowledgeBase) else {}
+    for label, counts in ids.items():
+        is_listed = label in parts or not parts
+        of_label = parts_of(kb)[parts[label]] if label in parts else kb
+        if not KnownIds.of(of_label, counts).known and (counts or not is_listed):
+            if not is_listed:
+                linker.cfg["label_types"][label] = []
+            where = of_label.where if is_listed else "any knowledge base, so they are not linked"
+            LOGGER.warning(Warnings.W383.format(label=label, kb=where))
 
 
 def _add_mentions(linker: Linker, examples: Sequence[Example], *, only_known: bool) -> None:

@@ -26,7 +26,7 @@ from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.explanation import register_extensions
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
-from spacy_bioel.kb.folder import has_columns
+from spacy_bioel.kb.folder import has_columns, label_and_folder
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.starter import read_starter_encoder
@@ -107,14 +107,19 @@ def load_model(
 
     model (str): Folder or package name of a pipeline, or "starter"; or a knowledge base folder, or
         a bundled knowledge base such as "starter:genes".
-    more (Sequence[str]): Additional knowledge base folders, if the model is a knowledge base.
+    more (Sequence[str]): Additional knowledge bases: folders or bundled ones, if the model is a
+        knowledge base; "LABEL=FOLDER", if it is a pipeline.
     preset (str | None): See `set_preset`.
     options: `disable`, `exclude` and `config`, as for `spacy.load`.
-    RAISES BioelError: [B071] if there is no such pipeline, [B323] if a pipeline is combined with
-        additional knowledge bases, [B501] if the config uses an unregistered function, [B541] if
-        there are options for a knowledge base.
+    RAISES BioelError: [B071] if there is no such pipeline, [B323] if a knowledge base without a
+        label is added to a pipeline, [B501] if the config uses an unregistered function, [B541] if
+        there are options for a knowledge base; the same errors as `set_kb`.
     """
-    nlp = _load_or_make(model, more, {k: v for k, v in options.items() if v})
+    labelled = [kb for kb in more if label_and_folder(kb)[0]]
+    others = [kb for kb in more if kb not in labelled]
+    nlp = _load_or_make(model, others, {k: v for k, v in options.items() if v})
+    for kb in labelled:
+        set_kb(nlp, kb, model)
     if preset:
         set_preset(nlp, preset)
     return nlp
@@ -126,7 +131,7 @@ def _load_or_make(model: str, more: Sequence[str], options: Mapping[str, Any]) -
             raise BioelError(Errors.B541.format(model=model, options=", ".join(options)))
         return dictionary_pipeline([model, *more] if more else model)
     if more:
-        raise BioelError(Errors.B323.format(model=model))
+        raise BioelError(Errors.B323.format(model=model, kb=more[0]))
     if model == STARTER and not Path(model).exists():
         return load_starter(**options)
     try:
@@ -202,6 +207,23 @@ def require_linker(nlp: Language, model: str) -> Linker:
     if linker is None:
         raise BioelError(Errors.B072.format(model=model, pipes=", ".join(nlp.pipe_names) or "none"))
     return linker
+
+
+def set_kb(nlp: Language, kb: str, model: str) -> None:
+    """Link to another knowledge base, or with "LABEL=KB", link only this label to it.
+
+    RAISES BioelError: [B072] without a linker, [B325] if no label has a knowledge base of its own;
+        the same errors as `Linker.set_kb`.
+    """
+    linker, (label, folder) = require_linker(nlp, model), label_and_folder(kb)
+    if not label:
+        return linker.set_kb(folder)
+    detector, of_labels = find_detector(nlp), linker.cfg["kb"]
+    if detector and isinstance(of_labels, str):
+        of_labels = dict.fromkeys(detector.labels, of_labels)
+    if not isinstance(of_labels, dict):
+        raise BioelError(Errors.B325.format(label=label, folder=folder))
+    linker.set_kb({**of_labels, label: folder})
 
 
 def finds_names(nlp: Language) -> bool:

@@ -128,6 +128,19 @@ def _either(values: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
+class CurrentSettings(dict[str, Any]):
+    """The current settings of a pipe, its `cfg`. RAISES BioelError: [B270] for another name."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name not in self:
+            wrong = f"{name} = {value!r:.80}: unknown, {suggest(name, self)}"
+            raise BioelError(Errors.B270.format(pipe="this pipe", wrong=wrong))
+        super().__setitem__(name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CurrentSettings, (dict(self),)
+
+
 class MentionSettings(Settings):
     pipe = DETECTOR
 

@@ -57,6 +57,7 @@ def one_mention(text: str, start: int, label: str, ids: list[str]) -> str:
 GOLD = "1|t|Fever.\n1|a|None.\n"
 TEXTS = {
     "notes.txt": "Fever and cough.\n",
+    "letter.pdf": "%PDF-1.7\n1 0 obj\n",
     "foreign.csv.partial": "My notes.\n",
     "blank.txt": "\n\n",
     "mine.tsv": "id\tname\nX:1\tFever\nX:2\tCough\n",

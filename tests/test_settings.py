@@ -194,7 +194,7 @@ UNKNOWN: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("config", "line"), UNKNOWN, ids=lambda value: str(value)[:40])
 def test_an_unknown_setting_of_a_saved_pipeline(tmp_path, config, line):
     nlp = blank()
-    nlp.add_pipe("bioel_linker", config={"include_kb": False, "kb": "nowhere"})
+    nlp.add_pipe("bioel_linker", config={"include_kb": False, "kb": "starter:cells"})
     nlp.config.merge({"components": {"bioel_linker": config}}).to_disk(tmp_path / "config.cfg")
     (tmp_path / "meta.json").write_text(META, encoding="utf8")
     with pytest.raises(BioelError) as caught:

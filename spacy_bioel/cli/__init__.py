@@ -18,7 +18,17 @@ from typing import Annotated, NoReturn
 import typer
 
 from spacy_bioel import __version__
-from spacy_bioel.cli import card, console, corpora, curation, documents, evaluate, kb_build, kb_show
+from spacy_bioel.cli import (
+    card,
+    console,
+    corpora,
+    curation,
+    documents,
+    evaluate,
+    kb_build,
+    kb_show,
+    train,
+)  # fmt: skip
 from spacy_bioel.errors import BioelError, Errors, crash_report
 from spacy_bioel.parallel import memory_errors
 
@@ -63,6 +73,7 @@ app.command("check")(curation.check_ids_command)
 app.command("migrate")(curation.migrate_command)
 app.command("relink")(curation.relink_command)
 app.command("suggest")(documents.suggest_command)
+app.command("train")(train.train_command)
 app.command("tune")(evaluate.tune_command)
 app.command("quantize")(evaluate.quantize_command)
 app.command("evaluate", help=evaluate.EVALUATE_HELP)(evaluate.evaluate_command)

@@ -318,11 +318,21 @@ Preset = Annotated[
 ]
 
 MoreKbs = Annotated[
-    list[Path] | None,
+    list[str] | None,
     Option(
         "--kb",
-        help="An additional knowledge base, a folder or a name from `bioel kb list`; MODEL "
-        "must be a knowledge base as well. Repeatable.",
+        metavar="[LABEL=]KB",
+        help="An additional knowledge base, a folder or a name from `bioel kb list`; repeatable. "
+        "If MODEL is a pipeline, with the label of its mentions: Anatomy=kb/uberon.",
+    ),
+]
+OtherKb = Annotated[
+    str | None,
+    Option(
+        "--kb",
+        metavar="[LABEL=]KB",
+        help="Link to this knowledge base instead of MODEL's; Anatomy=kb/uberon: only the mentions "
+        "labelled Anatomy.",
     ),
 ]
 NProcess = Annotated[int, Option(min=1, help="Worker processes; useful with idle cores.")]

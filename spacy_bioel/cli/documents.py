@@ -194,7 +194,7 @@ def link_command(
         reading: Any = {"spans_key": place} if is_given else {"skip_bad": skip_bad}
         documents = read(source, format, **reading)
         kept = partial_links(outputs, resume=resume)
-        nlp = inputs.load_model(model, more=[str(folder) for folder in kb or ()], preset=preset)
+        nlp = inputs.load_model(model, more=kb or (), preset=preset)
         if is_given:
             inputs.require_linker(nlp, model)
         check_linker(nlp)
@@ -296,7 +296,7 @@ def patient_command(
     console.check_distinct([*notes, code], outputs)
     created = inputs.iso_date(created, "--created")
     stream = inputs.stream_notes(notes, patient_column, date_column)
-    nlp = inputs.load_model(model, more=[str(folder) for folder in kb or ()], preset="clinical")
+    nlp = inputs.load_model(model, more=kb or (), preset="clinical")
     linker = inputs.require_linker(nlp, model)
     check_linker(nlp)
     make = partial(patients.PatientWriter, author=f"spacy-bioel {__version__}", created=created)

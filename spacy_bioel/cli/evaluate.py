@@ -28,6 +28,7 @@ from spacy_bioel.evaluation.protocols import (
     protocol_summary,
 )
 from spacy_bioel.files import fingerprint_folder, replacing_folder
+from spacy_bioel.kb.folder import label_and_folder
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -93,9 +94,7 @@ def evaluate_command(
         Path, Argument(help="Corpus with gold mentions, in any format that `bioel convert` reads.")
     ],
     options: console.GoldOptions,
-    kb: Annotated[
-        Path | None, Option(help="Link against this knowledge base instead of the model's.")
-    ] = None,
+    kb: console.OtherKb = None,
     protocol: Annotated[
         list[str] | None,
         Option(
@@ -156,6 +155,7 @@ def evaluate_command(
     if names_alone or any(rules.given_mentions for rules in protocols.values()):
         inputs.require_linker(nlp, model)
     links = measuring.predict_links(nlp, texts, protocols, track=console.track)
+    measuring.warn_of_labels(texts, links)
     scores = measuring.score_links(nlp, texts, links, protocols, seed=seed)
     baseline: dict[tuple[str, str], float] = {}
     if names_alone:
@@ -261,9 +261,7 @@ def tune_command(
         Path, Argument(help="Folder for the tuned pipeline; a pipeline there is replaced.")
     ],
     options: console.GoldOptions,
-    kb: Annotated[
-        Path | None, Option(help="Link against this knowledge base, and save it with the pipeline.")
-    ] = None,
+    kb: console.OtherKb = None,
     code: console.Code = None,
     gpu_id: console.GpuId = -1,
     json_file: console.Json = None,
@@ -283,7 +281,7 @@ def tune_command(
     from spacy_bioel.evaluation.tune import tune_pipeline
 
     console.check_distinct([dev, code], [json_file])
-    check_out(out, {"MODEL": Path(model), "DEV": dev, "the knowledge base": kb})
+    check_out(out, {"MODEL": model, "DEV": dev, "the knowledge base": kb})
     nlp, texts = load_with_mapped_gold(model, dev, options, kb=kb)
     if find_detector(nlp) is None and not any(m.ids for text in texts for m in text.mentions):
         raise BioelError(Errors.B333.format(path=dev))
@@ -325,9 +323,7 @@ def quantize_command(
         Path, Argument(help="Folder for the quantised pipeline; a pipeline there is replaced.")
     ],
     options: console.GoldOptions,
-    kb: Annotated[
-        Path | None, Option(help="Link against this knowledge base, and save it with the pipeline.")
-    ] = None,
+    kb: console.OtherKb = None,
     code: console.Code = None,
     json_file: console.Json = None,
 ) -> None:
@@ -344,7 +340,7 @@ def quantize_command(
     from spacy_bioel.evaluation.quantize import quantize_pipeline
 
     console.check_distinct([dev, code], [json_file])
-    check_out(out, {"MODEL": Path(model), "DEV": dev, "the knowledge base": kb})
+    check_out(out, {"MODEL": model, "DEV": dev, "the knowledge base": kb})
     nlp, texts = load_with_mapped_gold(model, dev, options, kb=kb)
     report = quantize_pipeline(nlp, texts, track=console.track)
     with replacing_folder(out) as folder:
@@ -360,15 +356,16 @@ def quantize_command(
         )
 
 
-def check_out(out: Path, inputs: dict[str, Path | None]) -> None:
+def check_out(out: Path, inputs: dict[str, str | Path | None]) -> None:
     """Check that the output folder is new, empty or a pipeline, and contains none of the inputs.
 
-    inputs (dict[str, Path | None]): Input paths by their names in messages.
+    inputs (dict): Input paths, or "LABEL=PATH", by their names in messages.
     RAISES BioelError: [B230] if an input would be replaced, [B231] if the folder is not a pipeline.
     """
     target = out.resolve()
-    for input_name, path in inputs.items():
-        if path is None or not path.exists():
+    for input_name, value in inputs.items():
+        path = Path(label_and_folder(str(value))[1])
+        if value is None or not path.exists():
             continue
         source = path.resolve()
         if target == source or target in source.parents or source in target.parents:

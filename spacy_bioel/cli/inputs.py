@@ -54,7 +54,7 @@ from spacy_bioel.io.jsonl import read_documents_jsonl
 from spacy_bioel.io.open import counting_kept, curie, open_binary
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.io.table import is_text_table, read_text_table
-from spacy_bioel.loading import find_detector, find_linker, load_model, require_linker
+from spacy_bioel.loading import find_detector, find_linker, load_model, require_linker, set_kb
 from spacy_bioel.types import AnnotatedText
 
 
@@ -63,13 +63,13 @@ def load_with_mapped_gold(
     gold: Path,
     options: GoldOptions,
     *,
-    kb: Path | None,
+    kb: str | None,
     preset: str | None = None,
     xrefs: bool = False,
 ) -> tuple[Language, list[AnnotatedText]]:
     """Load a pipeline, and gold documents mapped to its labels and ids.
 
-    kb (Path | None): Replaces the pipeline's knowledge base.
+    kb (str | None): Replaces the pipeline's knowledge base, or with "LABEL=KB", that of one label.
     xrefs (bool): Whether cross-references of concepts are gold ids of these concepts.
     RAISES BioelError: [B369] if the detector lacks a label; the same errors as
         `stream_mapped_gold`, `with_ids_by_xrefs` and `check_gold`.
@@ -83,7 +83,7 @@ def load_with_mapped_gold(
                 known = ", ".join(detector.labels)
                 raise BioelError(Errors.B369.format(gold=old, label=new, known=known))
     if kb is not None:
-        require_linker(nlp, model).set_kb(kb)
+        set_kb(nlp, kb, model)
     if xrefs:
         texts = with_ids_by_xrefs(texts, require_linker(nlp, model).kb)
     check_gold(texts, find_linker(nlp), gold)

@@ -34,6 +34,7 @@ from spacy_bioel.kb.edit import (
 from spacy_bioel.kb.folder import homes_in
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
 
 # Longer numbers in --columns are read as header names.
@@ -357,6 +358,9 @@ def edit(
     change = NameEdit(add=add or (), remove=remove or (), rename=rename)
     edited = edit_names(kb, {curie(id, prefix): change})
     show_edit_report(f"Edited {curie(id, prefix)} in {kb}", edited, kb=kb, json_file=json_file)
+    for name in filter(None, (*change.add, rename)):
+        if (number := normalize_name(name)).replace(" ", "").isdecimal():
+            console.show_note(Warnings.W443.format(name=name, number=number, kb=kb, id=id))
 
 
 def retire(

@@ -368,7 +368,7 @@ def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
 
 
 def _may_contain(label: str) -> tuple[str, ...]:
-    """Return the labels of mentions inside a name: "insulin" is a gene, "insulin glargine" is not."""
+    """Return the labels of mentions that a name may contain: "insulin glargine" has a gene."""
     return (label, GENE) if label in (CHEMICAL, "Disease") else (label,)
 
 

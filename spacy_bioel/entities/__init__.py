@@ -210,17 +210,20 @@ class Candidates:
 class EntityRules:
     """Rules for one kind of entity or text. Override what you need: each function has a default.
 
-    labels (tuple[str, ...]): The rules run in pipelines with one of these labels. Empty: in all
-        pipelines.
+    labels (tuple[str, ...]): Labels of the mentions.
+    needs_label (bool): Run only in pipelines that link or find one of `labels`, as the default
+        rules do, which every pipeline has.
     fact_names (tuple[str, ...]): Names of all facts that `facts` may return; each becomes an
         extension, `span._.NAME`, a column in CSV files, and a key in JSON.
     completes_dictionary (bool): `find` also runs on the names found by the dictionary, in pipelines
         without a detector.
-    outside_ids (bool): Candidates may have ids that the knowledge base lacks, with any score.
+    outside_ids (bool): Candidates may have ids that the knowledge base lacks, with any score. If
+        the `kb` setting lists labels, but not one of `labels`, no candidates are sought for it.
     knowledge (LinkerKnowledge | None): The linker's knowledge bases; None in `bioel_mentions`.
     """
 
     labels: tuple[str, ...] = ()
+    needs_label: bool = False
     fact_names: tuple[str, ...] = ()
     completes_dictionary: bool = False
     outside_ids: bool = False

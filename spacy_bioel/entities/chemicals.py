@@ -33,6 +33,7 @@ class Chemicals(EntityRules):
     """
 
     labels = (CHEMICAL,)
+    needs_label = True
 
     def find(
         self,

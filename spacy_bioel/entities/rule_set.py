@@ -98,10 +98,14 @@ class RuleSet:
         return RuleSet({name: r.with_knowledge(knowledge) for name, r in self.rules.items()})
 
     def for_labels(self, labels: Collection[str], *, labelled: bool = False) -> RuleSet:
-        """Return the rules for any of these labels; `labelled` leaves out rules without labels."""
+        """Return the rules that run if a pipeline links, or finds, mentions with these labels.
+
+        labelled (bool): Leave out rules without labels.
+        """
         wanted = {}
         for name, rules in self.rules.items():
-            if not (rules.labels or labelled) or set(rules.labels).intersection(labels):
+            runs_anyway = not rules.needs_label and (rules.labels or not labelled)
+            if runs_anyway or set(rules.labels).intersection(labels):
                 wanted[name] = rules
         return RuleSet(wanted)
 

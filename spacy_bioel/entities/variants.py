@@ -49,6 +49,7 @@ class Variants(EntityRules):
     """
 
     labels = (VARIANT,)
+    needs_label = True
     fact_names = ("hgvs", "component", "gene")
 
     def find(

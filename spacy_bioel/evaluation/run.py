@@ -16,7 +16,7 @@ from spacy.tokens import Doc
 from spacy.util import minibatch
 
 from spacy_bioel.doc import get_links, with_gold_mentions
-from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
+from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings, shortened
 from spacy_bioel.evaluation import protocols
 from spacy_bioel.evaluation.evaluate import Figure, GoldLookup, evaluate_links
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -95,6 +95,16 @@ def check_gold(texts: Texts, linker: Linker | None, path: Path) -> None:
         check_gold_ids(linker.kb, ids, path)
         if not ids:
             LOGGER.warning(Warnings.W372.format(path=path))
+
+
+def warn_of_labels(texts: Texts, links: Predicted) -> None:
+    """Warn [W457] if no prediction has a label that counts, of those that documents annotate."""
+    counted = {label for text in texts for label in text.annotates}
+    found = {link.label for of_text in links.get(False, ()) for link in of_text}
+    if found and counted.isdisjoint(found) and all(text.annotates for text in texts):
+        known = shortened(", ".join(sorted(found)))
+        about = {"counted": ", ".join(sorted(counted)), "found": known, "first": min(counted)}
+        LOGGER.warning(Warnings.W457.format(**about))
 
 
 def measure_pipeline(

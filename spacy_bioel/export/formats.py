@@ -295,7 +295,7 @@ WITH_FAILURES = WITH_XREFS | {".parquet"}
 def format_of(
     suffix: str, *, facts: Sequence[str] = FACTS, xrefs: bool = False, raw: bool = False
 ) -> TextFormat | PathFormat:
-    """Return the format for a suffix from `suffix_of`.
+    """Return the format for a suffix. RAISES BioelError: [B198] if it is not in `SUFFIXES`, or "".
 
     facts (Sequence[str]): Names of the facts that have their own columns in tables.
     xrefs (bool): Also write candidates' cross-references, if the format stores them.
@@ -333,7 +333,9 @@ def format_of(
             return TextFormat(page_part, start=start_page(), end=END_OF_PAGE)
         case ".parquet":
             return writing_parquet
-    return TextFormat(lambda document: json_of(document) + "\n", has_failures=True)
+        case "" | ".jsonl" | ".ndjson":
+            return TextFormat(lambda document: json_of(document) + "\n", has_failures=True)
+    raise BioelError(Errors.B198.format(path=f"OUT{suffix}", known=", ".join(SUFFIXES)))
 
 
 def _table_format(

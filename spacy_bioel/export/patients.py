@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
@@ -207,6 +207,10 @@ class PatientWriter:
         meta = {"created": f"{day}T00:00:00Z", **self._meta}
         packets, persons = [], []
         for person, fields in people.items():
+            for entries in fields.values():
+                for key in _implied(self._kb, entries):
+                    del entries[key]
+                    self.left_out["implied by another finding"] += 1
             id = patient.name if person == "patient" else f"{patient.name}-{person}"
             sex = _SEXES.get(person, "UNKNOWN_SEX")
             lists = {name: list(entries.values()) for name, entries in fields.items()}
@@ -232,6 +236,15 @@ class PatientWriter:
         is_hpo = name == _PACKET_FIELDS["HP"] and _PHENOTYPE in self._kb
         is_kept = _PHENOTYPE in _lineage(self._kb, row["id"]) if is_hpo else name
         return "" if is_kept else "neither phenotype nor disease"
+
+
+def _implied(kb: KnowledgeBase, entries: Mapping[Any, JsonRow]) -> set[Any]:
+    """Return the keys of entries that others imply: broader present ones, narrower absent ones."""
+    broader = {key: {*_lineage(kb, key[0])} - {key[0]} for key in entries}
+    absent = {id for id, is_absent in entries if is_absent}
+    implied = {key for key, ids in broader.items() if key[1] and ids & absent}
+    implied |= {(id, False) for key, ids in broader.items() if not key[1] for id in ids}
+    return implied & entries.keys()
 
 
 def _add_entry(entries: dict[Any, JsonRow], row: JsonRow, *, is_feature: bool) -> None:

@@ -36,7 +36,7 @@ Formats = Mapping[str, tuple[Callable[..., Iterator[RecordT]], str]]
 CORPUS_FORMATS: Formats[AnnotatedText] = {
     "bioc-xml": (read_bioc_xml, r"(?=<)(?s:.*)<collection\b"),
     "bioc-json": (read_bioc_json, r'[\[{](?s:.*)"(documents|PubTator3)"\s*:\s*\['),
-    "jsonl": (read_texts_jsonl, r'\{.*"(text|data)"\s*:'),
+    "jsonl": (read_texts_jsonl, r'(\[\s*)?\{.*"(text|data)"\s*:'),
     "pubtator": (read_pubtator, r"[^|\t\n]+\|[ta]\|"),
     "brat": (read_brat, r"[TREMA]\d+\t[^\t\n ]+ [0-9]+ [0-9]+[;\t]"),
 }
@@ -48,7 +48,7 @@ ONTOLOGY_FORMATS: Formats[Concept] = {
         read_cellxgene_json,
         r'\{\s*"[^":_]+[:_][^"]+"\s*:\s*\{',  # Cellosaurus ids have "_": CVCL_0001
     ),
-    "jsonl": (read_concepts_jsonl, r'\{.*"(names|replaced_by)"\s*:'),
+    "jsonl": (read_concepts_jsonl, r'(\[\s*)?\{.*"(names|replaced_by)"\s*:'),
     "ctd": (read_ctd, r"#(?s:.*)\n# (Disease|Chemical)Name[\t,]"),
     "clinvar": (read_clinvar, r"#?AlleleID\tType\tName\t"),
     "ncbi-gene": (read_gene_info, r"#?tax_id\tGeneID\tSymbol\t"),

@@ -357,18 +357,29 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _records(path: StrPath, *, lone_surrogates: bool = False) -> Iterator[tuple[Place, _Record]]:
-    """Yield the JSON objects in a file, skipping blank lines."""
+    """Yield the JSON objects in a file: one in each line that is not blank, or several in an array.
+
+    The brackets of an array may be on lines of their own, as `bioel link` writes them.
+    """
+    is_array, last = False, ""
     for where, line in numbered_lines(path):
+        last = line.strip() or last
+        is_array = is_array or last == "["
+        line = line.strip().strip("[],") if is_array else line
         if not line.strip():
             continue
         with skip_if_bad(where):
             try:
-                record = parse_json(line, lone_surrogates=lone_surrogates)
+                value = parse_json(line, lone_surrogates=lone_surrogates)
             except ValueError as error:
                 raise BioelError(Errors.B131.format(where=where, found=error)) from error
-            if not isinstance(record, dict):
+            records = value if isinstance(value, list) else [value]
+            if not all(isinstance(record, dict) for record in records):
                 raise BioelError(Errors.B131.format(where=where, found=line[:60]))
-            yield where, record
+            for record in records:
+                yield where, record
+    if is_array and last != "]":
+        raise BioelError(Errors.B131.format(where=path, found="no ] in its last line"))
 
 
 def _record_error(where: object, problem: str) -> BioelError:

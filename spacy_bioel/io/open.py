@@ -51,13 +51,14 @@ class Place(NamedTuple):
 def curie(raw: str, prefix: str = "") -> str:
     """Convert an id to a CURIE, or for UMLS to the bare CUI.
 
-    prefix (str): Vocabulary of ids without a prefix, e.g. "MESH". With "MESH", six digits are an
-        OMIM number: the disease corpora mix the two, and no MeSH id is a plain number.
+    prefix (str): Vocabulary of ids without a prefix, e.g. "MESH" or "MESH:". With "MESH", six
+        digits are an OMIM number: disease corpora mix the two, and no MeSH id is a plain number.
     """
     raw = raw.strip()
     if ":" not in raw:
         if not prefix or not raw:
             return raw
+        prefix = prefix.removesuffix(":")
         if prefix.lower() == "mesh" and _OMIM_NUMBER.fullmatch(raw):
             prefix = "OMIM"
         raw = f"{prefix}:{raw}"
@@ -217,6 +218,10 @@ _ZSTD_CHUNK = 1 << 11  # compressed bytes, which unpack to at most 64 MB
 # Text compresses up to 40-fold. An archive that expands far more is probably a zip bomb.
 _MAX_RATIO = 100
 _MIN_LIMIT = 1 << 26  # bytes; limit for small archives
+# Documents that are not text, by their first bytes; and files in those that are zip archives.
+_OFFICE = "an Office document"
+_DOCUMENTS = {b"%PDF": "a PDF document", b"{\\rt": "an RTF document", b"\xd0\xcf\x11\xe0": _OFFICE}
+_OFFICE_FILES = {"[Content_Types].xml", "META-INF/manifest.xml"}
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError, zipfile.BadZipFile)
 
 
@@ -255,6 +260,8 @@ def _unpack(raw: io.BufferedReader, path: Path) -> Iterator[bytes] | None:
         return iter(partial(gzip.GzipFile(fileobj=raw).read, _CHUNK_BYTES), b"")
     if magic.startswith(b"\x28\xb5\x2f\xfd"):
         return _unpack_zstd(raw)
+    if found := _DOCUMENTS.get(magic[:4]):
+        raise BioelError(Errors.B117.format(path=path, found=found))
     if not magic.startswith(b"PK\x03\x04"):
         return None
     try:
@@ -264,6 +271,8 @@ def _unpack(raw: io.BufferedReader, path: Path) -> Iterator[bytes] | None:
             return iter(partial(archive.open(names[0]).read, _CHUNK_BYTES), b"")
     except Exception as error:  # damaged or encrypted: zipfile raises many exception types
         raise BioelError(Errors.B104.format(path=path, error=error)) from error
+    if not _OFFICE_FILES.isdisjoint(names):
+        raise BioelError(Errors.B117.format(path=path, found=_OFFICE))
     first = ", ".join(names[:3]) or "none"
     raise BioelError(Errors.B477.format(path=path, n=len(names), first=first))
 
@@ -286,8 +295,8 @@ def open_binary(path: StrPath) -> Iterator[io.BufferedReader]:
     by their first bytes and unpacked.
 
     RAISES BioelError: [B101] if the file does not exist, [B407] if it is a folder, [B102] if it is
-        empty, [B104] if it is a damaged archive, [B477] if it is a .zip with several files, [B478]
-        if it unpacks to too many bytes.
+        empty, [B104] if it is a damaged archive, [B117] if it is a PDF or Office document, [B477]
+        if it is a .zip with several files, [B478] if it unpacks to too many bytes.
     """
     path = Path(path)
     if path.is_dir():

@@ -255,10 +255,17 @@ class Branches:
 def _current_id(id: str, drafts: Drafts) -> str:
     current = drafts.retired.get(id, id)
     if current not in drafts.current:
-        similar = get_close_matches(id, [*drafts.current, *drafts.retired], n=3)
+        known = [*drafts.current, *drafts.retired]
+        same = [other for other in known if _without_zeros(other) == _without_zeros(id)]
+        similar = same or get_close_matches(id, known, n=3)
         hint = f"Did you mean: {', '.join(similar)}?" if similar else "Check the id and its prefix."
         raise BioelError(Errors.B310.format(id=id, hint=hint))
     return current
+
+
+def _without_zeros(id: str) -> str:
+    """Return what "HP:0000118", "HP:118" and "hp_118" have in common."""
+    return re.sub(r"[\W_]+|(?<!\d)0+(?=\d)", "", id).lower()
 
 
 def _branch_ids(ids: Collection[str], children: Mapping[str, Sequence[str]]) -> set[str]:

@@ -71,6 +71,12 @@ def has_columns(folder: Path) -> bool:
     return bool(generations_in(folder))
 
 
+def label_and_folder(value: str) -> tuple[str, str]:
+    """Split "LABEL=KB" into label and knowledge base; the label is "" if there is none."""
+    label, separator, folder = value.partition("=")
+    return ("", value) if not separator or Path(value).exists() else (label, folder)
+
+
 def is_kb(folder: Path) -> bool:
     """Return whether a folder contains a knowledge base, of any schema and even if truncated."""
     start = [raw[8 : 8 + len(HEADER_START)].tobytes() for raw in map_generation(folder).values()]

@@ -245,8 +245,15 @@ class CandidateGenerator:
         """Return the semantic types that mentions with a label can link to; None for all."""
         if self._only_labels and label and label not in self._only_labels:
             return ()
-        is_general = label in GENERAL_LABELS and label not in {*self._part_of, *self._only_labels}
-        return self._types.get(label, () if is_general else None)
+        is_listed = label in {*self._part_of, *self._only_labels}
+        is_excluded = not is_listed and label in GENERAL_LABELS | self._labels_of_rules
+        return self._types.get(label, () if is_excluded else None)
+
+    @cached_property
+    def _labels_of_rules(self) -> frozenset[str]:
+        """Labels whose ids come from rules, if other labels have knowledge bases."""
+        rules = self.state.rules.rules.values() if self._part_of else ()
+        return frozenset(label for one in rules if one.outside_ids for label in one.labels)
 
     def _mask(self, label: str) -> BoolArray | None:
         """Return a mask of the concepts that a label allows. Shape (n_concepts,); None: all."""

@@ -34,11 +34,16 @@ from spacy_bioel.linking.evidence import FEATURES, AliasTable
 from spacy_bioel.linking.rescoring import Rescorer, rescorer_of
 from spacy_bioel.linking.searches import FrozenEncoder, MakeSearch
 from spacy_bioel.linking.training import NameTraining, make_networks, training_strings
-from spacy_bioel.models.fusion import Fusion
+from spacy_bioel.models.fusion import Fusion, read_weights
 from spacy_bioel.models.name_encoder import encoder_parts, load_encoder, name_encoder_of
 from spacy_bioel.parallel import give_back_memory, in_halves
 from spacy_bioel.pipe import Pipeline, SavedParts, StoredPipe
-from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY, LinkerSettings
+from spacy_bioel.settings import (
+    BY_DICTIONARY,
+    SPANS_AND_DICTIONARY,
+    CurrentSettings,
+    LinkerSettings,
+)  # fmt: skip
 from spacy_bioel.types import Link, remember_opener
 
 _ALIAS_TABLE_FILE = "alias_table.json"
@@ -70,7 +75,7 @@ class Linker(StoredPipe[LinkerSettings]):
         self.model = model
         self.name = name
         self.scorer = scorer
-        self.cfg = settings
+        self.cfg = CurrentSettings(settings)
         self.alias_table = AliasTable()
         self.fusion: Fusion | None = None
         self.rescoring: Fusion | None = None
@@ -288,14 +293,13 @@ class Linker(StoredPipe[LinkerSettings]):
     def _read_tables(
         self, tables: Mapping[str, Any]
     ) -> tuple[AliasTable, Fusion | None, Fusion | None]:
-        """Read the alias table and weights. RAISES BioelError: [B062], [B272] if damaged."""
-
-        def weights(name: str) -> Fusion | None:
-            table = tables.get(f"{name}.json")
-            return None if table is None else Fusion.from_json(table, self.features_of(name))
-
+        """Read the alias table and weights. RAISES BioelError: [B272] if damaged."""
         alias_table = AliasTable.from_json(tables[_ALIAS_TABLE_FILE])
-        return alias_table, weights("fusion"), weights("rescoring")
+        fusion, rescoring = (
+            read_weights(tables.get(f"{name}.json"), self.features_of(name))
+            for name in _WEIGHT_NAMES
+        )
+        return alias_table, fusion, rescoring
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
         if "kb" not in exclude:

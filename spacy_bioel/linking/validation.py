@@ -119,7 +119,7 @@ def _check_labels(
     """Warn [W321] about labels in the settings that neither a pipe nor a rule finds.
 
     There is no warning if a pipe does not declare its labels, or if the `kb` setting covers all
-    labels that the pipes find, as in the starter.
+    labels that the pipes find. With "spans+dictionary", the linker finds names for those of `kb`.
     """
     labels_of_finders = [set(getattr(pipes[name], "labels", ())) for name in finders]
     if not all(labels_of_finders):
@@ -128,6 +128,8 @@ def _check_labels(
     settings = {key: set(cfg[key]) for key in ("label_types", "kb") if isinstance(cfg[key], dict)}
     if known <= settings.get("kb", set()):
         return
+    if cfg["mentions"] == SPANS_AND_DICTIONARY:
+        rule_labels = rule_labels | settings.pop("kb", set())
     for setting, labels in settings.items():
         if unknown := sorted(labels - known - rule_labels):
             fields = {"finders": ", ".join(finders), "known": sorted(known)}

@@ -39,7 +39,7 @@ from spacy_bioel.models.inference import make_parameters
 from spacy_bioel.models.torch_io import network_of, weights_from_bytes, weights_to_bytes
 from spacy_bioel.parallel import in_halves
 from spacy_bioel.pipe import SavedParts, StoredPipe, listens, require_token_vectors
-from spacy_bioel.settings import MentionSettings
+from spacy_bioel.settings import CurrentSettings, MentionSettings
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line, subscripts
 from spacy_bioel.text.sentences import find_forms
 from spacy_bioel.types import BoolArray, FloatArray, IntArray, ScoredSpan
@@ -66,7 +66,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
         self.entities = entities or RuleSet({})
         # For training: spans of labels that nobody has annotated, by the text of the document.
         self.taught: Mapping[str, Sequence[ScoredSpan]] = {}
-        self.cfg: dict[str, Any] = {"labels": [], **settings}
+        self.cfg = CurrentSettings({"labels": [], **settings})
         self.check_settings()
 
     def read_settings(self) -> MentionSettings:

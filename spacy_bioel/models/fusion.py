@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import BoolArray, DoubleArray, FloatArray, IntArray
 
@@ -70,12 +70,8 @@ class Fusion:
     def from_json(cls, data: Mapping[str, Any], features: Sequence[str]) -> Fusion:
         """Create the weights from the result of `to_json`.
 
-        RAISES BioelError: [B062] if the weights are for other features, [B272] if they are not
-            finite numbers or have the wrong shapes.
+        RAISES BioelError: [B272] if they are not finite numbers or have the wrong shapes.
         """
-        found = data.get("features") if isinstance(data, Mapping) else data
-        if found != list(features):
-            raise BioelError(Errors.B062.format(found=found, expected=features))
         try:
             weights = {name: np.array(data[name], dtype=float) for name in cls.__dataclass_fields__}
         except (KeyError, ValueError, TypeError, OverflowError) as error:
@@ -87,6 +83,18 @@ class Fusion:
                 raise _invalid_weights(f"{name} of shape {weight.shape}")
         bias = float(weights.pop("bias"))
         return cls(bias=bias, **weights)
+
+
+def read_weights(data: Any, features: Sequence[str]) -> Fusion | None:
+    """Create saved weights; None if there are none, or with a warning [W062], for other features.
+
+    RAISES BioelError: The same errors as `Fusion.from_json`.
+    """
+    found = data.get("features", features) if isinstance(data, Mapping) else features
+    if list(found) != list(features):
+        LOGGER.warning(Warnings.W062.format(found=found, expected=features))
+        return None
+    return None if data is None else Fusion.from_json(data, features)
 
 
 def _invalid_weights(found: str) -> BioelError:

@@ -6,7 +6,7 @@ The models and the route docstrings are also the documentation in /openapi.json.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sized
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Any
@@ -100,8 +100,28 @@ class TextIn(_Strict):
     id: _String | None = Field(default=None, description="Id of the text, repeated in the answer")
 
 
-class LinkRequest(_Strict):
-    """Texts to link."""
+def _describe_text(schema: dict[str, Any]) -> None:
+    """Describe that a request has either "texts" or, for one text, "text"."""
+    schema["properties"]["text"] = schema["properties"]["texts"]["items"]
+    schema["oneOf"] = [{"required": ["text"]}, {"required": ["texts"]}]
+    schema["additionalProperties"] = False
+    del schema["required"]
+
+
+class _TextsRequest(_Strict):
+    model_config = ConfigDict(json_schema_extra=_describe_text)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_text(cls, value: object) -> object:
+        if isinstance(value, dict) and "text" in value and "texts" not in value:
+            value = value | {"texts": [value["text"]]}
+            del value["text"]
+        return value
+
+
+class LinkRequest(_TextsRequest):
+    """Texts to link; `text` in place of `texts` is one text."""
 
     texts: Annotated[
         list[
@@ -199,10 +219,10 @@ class LinkAnswer(BaseModel):
     documents: list[DocumentOut]
 
 
-class CheckRequest(_Strict):
-    """A text with ids of concepts."""
+class CheckRequest(_TextsRequest):
+    """Texts with ids of concepts; `text` in place of `texts` is one text."""
 
-    text: str = Field(examples=["Marinesco-Sjogren syndrome (MONDO:0008541)"])
+    texts: list[str] = Field(examples=[["Marinesco-Sjogren syndrome (MONDO:0008541)"]])
 
 
 class MeaningOut(BaseModel):
@@ -214,8 +234,9 @@ class MeaningOut(BaseModel):
 
 
 class CheckedIdOut(BaseModel):
-    """An id in the text, and whether it means what the name next to it says."""
+    """An id in a text, and whether it means what the name next to it says."""
 
+    text: int = Field(description="Number of the text in the request, from 0")
     line: int
     column: int
     id: str
@@ -228,7 +249,7 @@ class CheckedIdOut(BaseModel):
 
 
 class CheckAnswer(BaseModel):
-    """The ids of a text, in the order of the text."""
+    """The ids in the texts, in their order."""
 
     findings: list[CheckedIdOut]
 
@@ -330,12 +351,15 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
     posted: Any = {"responses": problems(400, 408, 413, 415, 422, 429, 503)}
     posted["dependencies"] = [Depends(_require_json)]
 
+    def check_number(texts: Sized) -> None:
+        if len(texts) > limits.texts:
+            message = Errors.B383.format(found=len(texts), most=limits.texts)
+            raise Refusal(422, message, where="body.texts")
+
     @app.post("/link", response_model=LinkAnswer, **posted)
     async def link(request: LinkRequest) -> Response:
         """Find and link the mentions in texts."""
-        if len(request.texts) > limits.texts:
-            message = Errors.B383.format(found=len(request.texts), most=limits.texts)
-            raise Refusal(422, message, where="body.texts")
+        check_number(request.texts)
         jobs = [
             Job((text.text, text.id), request.candidates, request.xrefs, request.explain)
             for text in request.texts
@@ -351,8 +375,10 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
 
     @app.post("/check", response_model=CheckAnswer, **posted)
     def check(request: CheckRequest) -> Values:
-        """Check that the ids in a text exist, and mean what the names next to them say."""
-        return {"findings": service.check(request.text)}
+        """Check that the ids in texts exist, and mean what the names next to them say."""
+        check_number(request.texts)
+        found = ((n, one) for n, text in enumerate(request.texts) for one in service.check(text))
+        return {"findings": [{"text": n, **finding} for n, finding in found]}
 
     @app.get("/concepts/{id:path}", response_model=ConceptOut, responses=problems(404, 422, 503))
     def concept(id: str) -> Values:

@@ -49,6 +49,23 @@ def corpus(tmp_path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def by_label(tmp_path_factory) -> Path:
+    """A pipeline with a knowledge base for each of two labels, whose words a ruler finds."""
+    folder = tmp_path_factory.mktemp("by_label")
+    build_kb(CONCEPTS, folder / "kb")
+    nlp = spacy.blank("en")
+    words = {"narcan": "Chemical", "hypertension": "Disease", "rats": "Species"}
+    ruler = nlp.add_pipe("span_ruler", config={"spans_key": "bioel"})
+    ruler.add_patterns(
+        [{"label": label, "pattern": [{"LOWER": word}]} for word, label in words.items()]
+    )
+    kb = dict.fromkeys(("Chemical", "Disease"), str(folder / "kb"))
+    nlp.add_pipe("bioel_linker", config={"kb": kb, "model": {"dim": 16}})
+    nlp.to_disk(folder / "pipeline")
+    return folder / "pipeline"
+
+
+@pytest.fixture(scope="session")
 def model(tmp_path_factory) -> Path:
     """A pipeline that links the names of the knowledge base wherever they occur.
 

@@ -76,6 +76,42 @@ def test_another_kb_changes_the_answers(bioel, model, corpus, tmp_path, caplog):
     assert gold["details"]["missing_from_kb"] == 3
 
 
+def test_another_kb_for_one_label(bioel, by_label, corpus, tmp_path):
+    build_kb([Concept("MESH:D009270", ("Pressure disease", "Hypertension"))], tmp_path / "kb")
+    values = [
+        scores(bioel, by_label, corpus, "--protocol", "gold", *kb)["gold", "accuracy@1", label]
+        for kb in ((), ("--kb", f"Disease={tmp_path / 'kb'}"))
+        for label in ("Chemical", "Disease")
+    ]
+    chemical, disease, *changed = [row["value"] for row in values]
+    assert changed == [chemical, 0] and disease > 0
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_labels_that_no_prediction_has(bioel, model, corpus, tmp_path, caplog, declared):
+    """The names of a knowledge base have its types as labels, here C and D."""
+    gold, options = (
+        corpus,
+        ["--annotates", "Chemical", "--label", "Disease=", "--label", "Species="],
+    )
+    protocol = "--protocol", "end_to_end"
+    if declared:
+        mention = {"start": 0, "end": 6, "label": "Chemical", "ids": ["MESH:D009270"]}
+        record = {"text": "Narcan", "mentions": [mention], "annotates": ["Chemical"]}
+        (tmp_path / "gold.jsonl").write_text(json.dumps(record))
+        gold, options = tmp_path / "gold.jsonl", []
+    assert scores(bioel, model, gold, *options, *protocol)["end_to_end", "f1", ""]["value"] == 0
+    (message,) = (text for text in caplog.messages if "[W457]" in text)
+    assert "labelled Chemical" in message and "--label Chemical=LABEL" in message
+    assert "leave --annotates out" in message
+    caplog.clear()
+    rename = ["--label", "Chemical=D", *(["--annotates", "D", *options[2:]] if options else [])]
+    rows = scores(bioel, model, gold, *rename, *protocol)
+    assert rows["end_to_end", "f1", ""]["value"] > 0 and "W457" not in caplog.text
+    assert scores(bioel, model, corpus, *protocol)["end_to_end", "f1", ""]["value"] > 0
+    assert "W457" not in caplog.text
+
+
 def test_table_for_people(bioel, model, corpus):
     done = bioel("evaluate", model, corpus, "--prefix", "MESH")
     table = [" ".join(line.split()) for line in done.out.replace("│", " ").splitlines()]

@@ -15,6 +15,7 @@ from spacy_bioel.cli import main
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.table import COLUMN_KEYS
 from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.bundled import list_bundled
 from spacy_bioel.kb.edit import add_concepts
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import has_vectors
@@ -341,6 +342,23 @@ def test_edit(bioel, kb, tmp_path):
     assert (counts["new_concepts"], counts["new_names"], counts["records"]) == (0, 1, 1)
     assert names_of(kb, "MESH:D009270") == ["Naloxone hydrochloride", "Naloxone", "Nalone"]
     assert "Edited MESH:D009270" in done.out
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("-80", "80"), ("17-23", "17 23"), ("-80 mg", ""), ("D80", "")]
+)
+def test_names_that_are_numbers(bioel, kb, name, number):
+    done = bioel("kb", "edit", kb, "MESH:D009270", "--add", name)
+    assert ("[W443]" in done.err) == bool(number)
+    assert f"'{name}' is found wherever a text has {number}" in done.err or not number
+
+
+def test_a_bundled_knowledge_base_without_its_prefix(bioel, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in (str(kb["name"]) for kb in list_bundled()):
+        for command in (["info"], ["show", "X:1"], ["search", "fever"]):
+            done = bioel("kb", command[0], name.removeprefix("starter:"), *command[1:], status=2)
+            assert "[B020]" in done.err and name in done.err
 
 
 def test_help_names_the_commands_and_needs_no_spacy():

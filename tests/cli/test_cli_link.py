@@ -15,6 +15,8 @@ from spacy_bioel.cli.inputs import stream_documents
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_corpus
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.types import Concept
 
 STARTER_TEXT = "The BRAF V600E mutation is common in melanoma.\n"
 
@@ -371,6 +373,25 @@ def test_given_mentions(bioel, model, corpus, tmp_path, n_process):
 def test_given_mentions_without_any(bioel, model, tmp_path):
     (tmp_path / "in.jsonl").write_text('{"text": "Narcan"}\n')
     assert "[W302]" in bioel("link", model, tmp_path / "in.jsonl", "--mentions", "given").err
+
+
+def test_a_knowledge_base_for_one_label(bioel, by_label, notes, tmp_path):
+    notes.write_text("Narcan for hypertension of rats.\n")
+    build_kb([Concept("ORG:1", ("rats",)), Concept("ORG:2", ("Narcan",))], tmp_path / "organs")
+    assert [x["id"] for x in bioel("link", by_label, notes).json["links"]] == [
+        *("MESH:D009270", "MESH:D006973", None)
+    ]
+    added = "--kb", f"Species={tmp_path / 'organs'}"
+    expected = ["MESH:D009270", "MESH:D006973", "ORG:1"]
+    rows = bioel("link", by_label, notes, *added, "--n-process", 2).rows
+    assert [x["id"] for x in rows[0]["links"]] == expected
+    # Another one for a label that has one, and a bundled one.
+    other = "--kb", f"Chemical={tmp_path / 'organs'}"
+    rows = bioel("link", by_label, notes, *added, *other).rows
+    assert [x["id"] for x in rows[0]["links"]] == ["ORG:2", *expected[1:]]
+    assert "[B020]" in bioel("link", by_label, notes, "--kb", "Species=no", status=2).err
+    done = bioel("link", by_label, notes, "--kb", tmp_path / "organs", status=2)
+    assert "[B323]" in done.err and f"--kb Anatomy={tmp_path / 'organs'}" in done.err
 
 
 def test_names_of_several_knowledge_bases_with_cross_references(bioel, tmp_path):

@@ -205,6 +205,37 @@ def test_phenopacket(bioel, kb, patients, tmp_path):
     assert not any(x.HasField("onset") for x in packet.phenotypic_features)
 
 
+@pytest.mark.parametrize(
+    ("notes", "expected"),
+    [
+        ("Focal seizure. Seizures.", {("HP:0007359", False)}),
+        ("History of seizures. Now focal seizures.", {("HP:0007359", False)}),
+        ("No focal seizure. No seizures.", {("HP:0001250", True)}),
+        ("Seizures. No focal seizure.", {("HP:0001250", False), ("HP:0007359", True)}),
+        ("No seizures. Focal seizure.", {("HP:0001250", True), ("HP:0007359", False)}),
+        ("Seizures. Ataxia.", {("HP:0001250", False), ("HP:0001251", False)}),
+        ("Focal seizure. Her mother had seizures.", {("HP:0007359", False)}),
+    ],
+)
+def test_findings_that_others_imply(bioel, kb, tmp_path, notes, expected):
+    """What is present implies what is broader; what is absent, what is narrower."""
+    write_notes(tmp_path / "Ann", {"1": notes})
+    done = bioel("patient", kb, tmp_path / "Ann", "-o", tmp_path / "p.phenopacket.json")
+    packet = Parse((tmp_path / "p.phenopacket.json").read_text("utf8"), Phenopacket())
+    assert features(packet) == expected
+    n_rows = len(bioel("patient", kb, tmp_path / "Ann").rows)
+    n_left = n_rows - len(expected)
+    assert ("findings left out: 1" in done.err) == (n_left == 1)
+
+
+def test_implied_findings_of_relatives(bioel, kb, tmp_path):
+    write_notes(tmp_path / "Ann", {"1": "Her mother had seizures and focal seizures. Seizures."})
+    bioel("patient", kb, tmp_path / "Ann", "-o", tmp_path / "p.family.json")
+    family = Parse((tmp_path / "p.family.json").read_text("utf8"), Family())
+    assert features(family.proband) == {("HP:0001250", False)}
+    assert features(family.relatives[0]) == {("HP:0007359", False)}
+
+
 def test_metadata_names_every_vocabulary_that_is_used(bioel, kb, patients, tmp_path):
     out = tmp_path / "p.phenopacket.json"
     bioel("patient", kb, patients, "-o", out)

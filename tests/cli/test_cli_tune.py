@@ -1,5 +1,6 @@
 import json
 import re
+from typing import Any
 
 import pytest
 import spacy
@@ -84,6 +85,18 @@ def test_another_kb_is_saved_with_the_pipeline(bioel, model, corpus, tmp_path, c
     bioel("tune", model, corpus, out, "--prefix", "MESH", "--kb", tmp_path / "kb")
     assert "[W340] Only 2 of 5 gold ids in " in caplog.text
     assert list(spacy.load(out).get_pipe("bioel_linker").kb.ids) == ["MESH:D006973"]  # type: ignore[attr-defined]
+
+
+def test_a_kb_of_one_label_is_saved_with_the_pipeline(bioel, by_label, corpus, tmp_path):
+    organs = tmp_path / "organs=2"  # a folder may have the sign in its name
+    build_kb([Concept("ORG:1", ("rats",))], organs)
+    out = tmp_path / "tuned"
+    with pytest.raises(BioelError, match=r"\[B230\]"):
+        check_out(organs / "x", {"kb": f"Species={organs}"})
+    bioel("tune", by_label, corpus, out, "--prefix", "MESH", "--kb", f"Species={organs}")
+    linker: Any = spacy.load(out).get_pipe("bioel_linker")
+    assert linker.cfg["kb"].keys() == {"Chemical", "Disease", "Species"}
+    assert linker.kb.labels["Species"] == 1 and "ORG:1" in linker.kb
 
 
 def test_a_tuned_pipeline_is_replaced(bioel, model, corpus, tmp_path):

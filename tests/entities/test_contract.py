@@ -123,9 +123,9 @@ def test_rules_add_spans_and_facts(kb):
     assert WHY in {c.reason for c in considered if c.is_mention}
 
 
-def test_rules_run_if_a_label_is_theirs_and_can_be_switched_off(kb):
-    assert ("zumab", "") not in [x[:2] for x in labelled(made(kb, label="Other"), "A zumab")]
-    assert labelled(made(kb, settings={}), "A zumab") == []
+def test_rules_run_whatever_their_label_and_can_be_switched_off(kb):
+    assert labelled(made(kb, label="Other"), "A zumab") == [("zumab", "Other", "mab")]
+    assert labelled(made(kb, settings={}), "A zumab") == [("zumab", "Chemical", "mab")]
     off = linking_nlp(kb, mentions="dictionary", entities={"notes": None, "genes": None})
     rules = set(off.get_pipe("bioel_linker").entities.rules)
     assert rules == {"variants", "composites", "chemicals"}
@@ -191,6 +191,52 @@ def test_rules_run_in_other_processes(kb):
     assert endings == [["mab", None], ["mab"], []]
 
 
+class Accessions(EntityRules):
+    """Words of digits, whose ids they are themselves."""
+
+    labels = ("Accession",)
+    outside_ids = True
+
+    def find(self, docs: Any, spans: Any, traces: Any) -> Any:
+        numbers = ([t.i for t in doc if t.text.isdigit()] for doc in docs)
+        return [
+            [*before, *((i, i + 1, "Accession", 0.99) for i in of_doc)]
+            for before, of_doc in zip(spans, numbers, strict=True)
+        ]
+
+    def rescore(self, mentions: Mentions, candidates: Candidates) -> Any:
+        pairs = list(zip(candidates.of_mentions, mentions.labels, strict=True))
+        is_searched = any(found for found, label in pairs if label == "Accession")
+        assert not is_searched or mentions.probabilities  # except by the dictionary
+        return [
+            (Candidate(f"ACC:{span.text}", 0.9),) if span.label_ == "Accession" else found
+            for span, found in zip(mentions.spans, candidates.of_mentions, strict=True)
+        ]
+
+
+@registry.misc("tests.Accessions.v1")
+def create_accessions() -> Accessions:
+    return Accessions()
+
+
+@pytest.mark.parametrize("labels", [("Thing",), ("Thing", "Other")])
+@pytest.mark.parametrize("mentions", ["dictionary", "spans+dictionary"])
+def test_a_label_whose_ids_come_from_rules(kb, tmp_path, labels, mentions):
+    """No knowledge base is searched for it, and none is needed."""
+    build_kb([Concept("N:1", ("1234567",))], tmp_path / "other")
+    kbs = {label: str(kb if label == "Thing" else tmp_path / "other") for label in labels}
+    nlp = blank()
+    if mentions != "dictionary":
+        ruler = nlp.add_pipe("span_ruler", config={"spans_key": "bioel"})
+        ruler.add_patterns([{"label": "Thing", "pattern": "fever"}])
+    rules = {"accessions": {"@misc": "tests.Accessions.v1"}}
+    config = {"kb": kbs, "mentions": mentions, "evidence": {"dense": False}, "entities": rules}
+    nlp.add_pipe("bioel_linker", config=config)
+    assert links(nlp("fever of 1234567 and 1234568")) == [
+        *[("fever", "X:2"), ("1234567", "ACC:1234567"), ("1234568", "ACC:1234568")]
+    ]
+
+
 def test_a_detector_runs_rules_for_its_labels():
     config = {"entities": {"antibodies": ANTIBODIES}}
     detector: Any = blank().add_pipe("bioel_mentions", config=config)
@@ -200,7 +246,7 @@ def test_a_detector_runs_rules_for_its_labels():
         found[label] = set(detector.rules.rules)
     assert found == {
         "Chemical": {"antibodies", "composites"},
-        "Variant": {"variants", "composites"},
+        "Variant": {"antibodies", "variants", "composites"},
     }
 
 

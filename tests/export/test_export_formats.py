@@ -69,6 +69,20 @@ def written(suffix: str, documents: Iterable[LinkedText], **options: bool) -> st
     return out.getvalue()
 
 
+@pytest.mark.parametrize("suffix", [".nosuch", ".txt", "jsonl"])
+def test_an_unknown_format(suffix):
+    with pytest.raises(BioelError, match=r"\[B198\].*\.jsonl, "):
+        format_of(suffix)
+    assert format_of("") and format_of(".ndjson")  # JSON lines
+
+
+def test_an_array_is_read_again(documents, tmp_path):
+    path = tmp_path / "links.json"
+    path.write_text(written(".json", documents[:1]), "utf8")
+    (tmp_path / "links.jsonl").write_text(written(".jsonl", documents[:1]), "utf8")
+    assert list(read_corpus(path)) == list(read_corpus(tmp_path / "links.jsonl"))
+
+
 def test_pubtator(documents):
     assert written(".pubtator", documents) == (
         "a|t|Naloxone | a title\n"

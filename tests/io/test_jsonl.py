@@ -27,6 +27,45 @@ def lines(write, *records: object):
     return write("\n".join(r if isinstance(r, str) else json.dumps(r) for r in records))
 
 
+@pytest.mark.parametrize("form", ["[{},{}]", "[\n{},\n{}\n]\n", "\n[ \n{},\n\n  {}\n]"])
+def test_an_array(write, form):
+    path = write(form.format('{"text": "a[],", "mentions": []}', '{"text": "b", "id": "x"}'))
+    assert detect_corpus_format(path) == "jsonl"
+    assert [(t.id, t.text) for t in read_texts_jsonl(path)] == [("1", "a[],"), ("x", "b")]
+    assert list(read_documents_jsonl(path)) == [("a[],", "1"), ("b", "x")]
+    assert list(read_texts_jsonl(write("[]"))) == list(read_texts_jsonl(write("[\n]\n"))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('[\n{"text": "a"},\n5\n]', 3),
+        ('[\n{"text": "a"},\n{"text": "b"\n]', 3),
+        ('[{"text": "a"}, 5]', 1),
+        ('[\n{\n"text": "a"\n}\n]', 2),  # over several lines
+        ('{"text": "a"}\n[5]', 2),
+    ],
+)
+def test_an_array_that_is_wrong(write, text, line):
+    with pytest.raises(BioelError, match=rf"\[B131\] .*, line {line}: expected.* jq -c \.\[\]"):
+        list(read_texts_jsonl(write(text)))
+
+
+def test_an_array_that_was_cut_off(write):
+    with pytest.raises(BioelError, match=r"\[B131\] .*no \] in its last line"):
+        list(read_texts_jsonl(write('[\n{"text": "a"},\n{"text": "b"},\n')))
+
+
+def test_bad_records_of_an_array(write):
+    bad: list[BadRecord] = []
+    with skipping_bad(bad.append):
+        texts = list(
+            read_texts_jsonl(write('[\n{"text": "a"},\n5,\n{"text": 1},\n{"text": "b"}\n]'))
+        )
+    assert [text.text for text in texts] == ["a", "b"]
+    assert [(record.line, record.code) for record in bad] == [(3, "B131"), (4, "B132")]
+
+
 def test_concepts(write):
     more = {"types": ["C05", "C"], "parents": ["D0"], "definition": "Dry mouth."}
     # Concepts without names are dropped and counted by the build.

@@ -1,6 +1,8 @@
 """Open files, stream lines, XML and large JSON objects, and parse ids."""
 
 import gzip
+import io
+import zipfile
 
 import pytest
 import zstandard
@@ -97,6 +99,37 @@ def test_errors_name_the_previous_entry(write, content, found):
         list(iter_json_object(write(content), problem=PROBLEM))
 
 
+def zipped(*names: str) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name in names:
+            archive.writestr(name, "<x/>")
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"%PDF-1.4\n%\xe2\xe3\n", "a PDF document"),
+        (b"{\\rtf1\\ansi Fever}", "an RTF document"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Office document"),
+        (zipped("[Content_Types].xml", "word/document.xml"), "an Office document"),
+        (zipped("mimetype", "content.xml", "META-INF/manifest.xml"), "an Office document"),
+        (b"A PDF is not %PDF-1.4", ""),
+        (b"{}", ""),
+        (zipped("a.txt"), ""),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.pdf", "a.docx", "a.txt", "a"])
+def test_documents_that_are_not_text(write, content, found, name):
+    path = write(content, name)
+    if not found:
+        assert len(list(numbered_lines(path))) == 1
+        return
+    with pytest.raises(BioelError, match=rf"\[B117\] .*{name} is {found}, not text.*pdftotext"):
+        list(numbered_lines(path))
+
+
 @pytest.mark.parametrize(
     ("raw", "prefix", "expected"),
     [
@@ -113,6 +146,9 @@ def test_errors_name_the_previous_entry(write, content, found):
         ("HP:0001250", "MESH", "HP:0001250"),
         ("DO:DOID:0001816", "MESH", "DOID:0001816"),
         ("", "MESH", ""),
+        ("7", "EQ:", "EQ:7"),
+        ("EQ:7", "EQ:", "EQ:7"),
+        ("261600", "MESH:", "OMIM:261600"),
     ],
 )
 def test_curie(raw, prefix, expected):

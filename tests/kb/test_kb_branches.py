@@ -42,6 +42,17 @@ def test_a_branch_that_is_not_there(tmp_path):
     assert not (tmp_path / "kb").exists()
 
 
+@pytest.mark.parametrize(
+    ("id", "suggested"),
+    [("HP:118", "HP:0000118"), ("hp_0000118", "HP:0000118"), ("MESH:D12640", "MESH:D012640")],
+)
+def test_an_id_in_another_spelling(tmp_path, id, suggested):
+    """Rather than ids that have many of its characters."""
+    ids = ["HP:6001158", "HP:0001180", "HP:1180000", "HP:0000118", "MESH:D126400", "MESH:D012640"]
+    with pytest.raises(BioelError, match=rf"\[B310\] .*Did you mean: {suggested}\?"):
+        build_kb([Concept(x, (x,)) for x in ids], tmp_path, branches=Branches([id]))
+
+
 def test_no_concept_is_left(tmp_path):
     with pytest.raises(BioelError, match=r"\[B028\] .* 5 are outside the branches"):
         build_kb(CONCEPTS, tmp_path / "kb", branches=Branches(["X:1"], ["X:1"]))

@@ -9,7 +9,7 @@ import pytest
 import spacy
 import srsly
 from spacy.cli.debug_data import debug_data
-from spacy.tokens import DocBin
+from spacy.tokens import DocBin, Span
 from spacy.training import loop
 from spacy.training.initialize import init_nlp
 from spacy.util import load_config, resolve_dot_names
@@ -261,9 +261,64 @@ def test_a_knowledge_base_without_the_ids(start, tmp_path):
         start(kb=str(tmp_path / "kb"))
 
 
-def test_no_label_is_known(start):
-    with pytest.raises(BioelError, match=r"\[B570\].*'Organ'.*Chemical, Disease.*Organ = "):
-        start(("Organ", ""), train=[("The liver of a mouse.", ["liver"], [])] * 2)
+LIVER = [("The liver of a mouse.", ["liver"], []), ("A liver.", ["liver"], [])]
+ORGANS = {"liver": "MESH:L1", "morphine": "MESH:L2"}
+
+
+@pytest.fixture
+def organs(tmp_path, monkeypatch) -> str:
+    """A knowledge base of organs; "liver" has its id in the corpora."""
+    build_kb([Concept(id, (name,)) for name, id in ORGANS.items()], tmp_path / "organs")
+    monkeypatch.setitem(IDS, "liver", "L1")
+    return str(tmp_path / "organs")
+
+
+def test_no_label_is_known(start, caplog):
+    nlp = start(("Organ", ""), train=LIVER)
+    assert pipes(nlp)[0].labels == ("Organ",)
+    assert "W381" in caplog.text and "Organ = LABEL" in caplog.text
+
+
+@pytest.mark.parametrize("form", [str, dict])
+def test_a_knowledge_base_is_added_for_one_label(start, organs, form):
+    """The others keep theirs: labels of the documents, and those that are kept."""
+    kb = {"Organ": organs} if form is dict else f"Organ={organs}"
+    nlp = start(("Organ", ""), train=LIVER, keep=True, kb=kb)
+    detector, linker = pipes(nlp)
+    assert detector.labels == ("Organ", "Chemical", "Disease")
+    assert linker.cfg["kb"]["Organ"] == organs and len({*linker.cfg["kb"].values()}) == 2
+    doc = nlp.make_doc("morphine and morphine")
+    doc.spans["bioel"] = [Span(doc, 0, 1, "Organ"), Span(doc, 2, 3, "Chemical")]
+    assert [s.kb_id_ for s in linker(doc).spans["bioel"]] == ["MESH:L2", "MESH:D009020"]
+    row = ("The liver is harmed by morphine.", ["morphine"], ["liver"])
+    nlp = start(("Drug", "Organ"), train=[row] * 2, kb=kb)
+    assert pipes(nlp)[1].cfg["kb"].keys() == {"Drug", "Organ"}
+
+
+def test_a_knowledge_base_in_place_of_those_of_other_labels(start, organs, caplog):
+    row = ("The liver is harmed by morphine.", ["morphine"], ["liver"])
+    start(("Drug", "Organ"), train=[row, *TRAIN[:1]], kb=organs)
+    (message,) = (r.getMessage() for r in caplog.records if "W383" in r.getMessage())
+    assert "labelled 'Drug'" in message and "--kb Drug=FOLDER" in message
+
+
+def test_a_label_without_a_knowledge_base_is_not_linked(start, organs, tmp_path, caplog):
+    """Rather than to those of the others; but if these have its ids, it is."""
+    row = ("The liver is harmed by morphine.", ["morphine"], ["liver"])
+
+    def with_labels(config: Any) -> None:
+        nlp = spacy.load(config["paths"]["start"])
+        folder = str(pipes(nlp)[1].kb.path)
+        pipes(nlp)[1].set_kb({"Chemical": folder, "Disease": organs})
+        nlp.to_disk(tmp_path / "model")
+        config["paths"]["start"] = str(tmp_path / "model")
+
+    nlp = start(("Drug", "Organ"), train=[row] * 2, keep=True, change=with_labels)
+    assert "W383" not in caplog.text and pipes(nlp)[1].cfg["label_types"] == {}
+    IDS["liver"] = "L9"
+    nlp = start(("Drug", "Organ"), train=[row] * 2, keep=True, change=with_labels)
+    assert "labelled 'Organ' have no id in any knowledge base" in caplog.text
+    assert pipes(nlp)[1].cfg["label_types"] == {"Organ": []}
 
 
 def test_one_known_label_is_enough(start, caplog):

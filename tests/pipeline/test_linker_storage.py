@@ -130,8 +130,8 @@ def test_the_fingerprint_is_that_of_the_encoder(trained, trained_folder):
         ("alias_table.json", '{"aspirin": 1}', "B272"),
         ("alias_table.json", "null", "B272"),
         ("alias_table.json", "[]", "B272"),
-        ("fusion.json", "[]", "B062"),
-        ("fusion.json", "{}", "B062"),
+        ("fusion.json", "[]", "B272"),
+        ("fusion.json", "{}", "B272"),
         ("fusion.json", "bias NaN", "B058"),
         ("fusion.json", "no bias", "B272"),
         ("fusion.json", "short output", "B272"),
@@ -153,6 +153,24 @@ def test_edited_weights_and_alias_tables(kb_folder, tmp_path, file, text, code):
     (tmp_path / "m" / "bioel_linker" / "manifest.json").unlink()
     with pytest.raises(BioelError, match=rf"\[{code}\]"):
         spacy.load(tmp_path / "m")
+
+
+def test_weights_of_another_version_are_replaced(kb_folder, tmp_path, caplog):
+    """The pipeline can be tuned, as the warning says, and saved."""
+    nlp = linking_nlp(kb_folder)
+    linker = nlp.get_pipe("bioel_linker")
+    linker.fusion = default_fusion()
+    nlp.to_disk(tmp_path / "m")
+    edited = linker.fusion.to_json(FEATURES) | {"features": [*FEATURES[1:], "more"]}
+    (tmp_path / "m" / "bioel_linker" / "fusion.json").write_text(json.dumps(edited))
+    (tmp_path / "m" / "bioel_linker" / "manifest.json").unlink()
+    nlp = spacy.load(tmp_path / "m")
+    assert nlp.get_pipe("bioel_linker").fusion is None
+    assert "[W062]" in caplog.text and "bioel tune MODEL DEV OUT" in caplog.text
+    nlp.to_disk(tmp_path / "again")
+    caplog.clear()
+    spacy.load(tmp_path / "again")
+    assert not caplog.text
 
 
 def test_only_a_trained_linker_encodes_and_learns(kb, kb_folder, texts):

@@ -93,6 +93,15 @@ def test_knowledge_bases_for_more_labels_than_the_pipes_before_give(kb_folder):
         nlp("aspirin")  # warned once
 
 
+def test_names_for_labels_that_the_pipes_before_lack(kb_folder):
+    nlp = linking_nlp(kb_folder, mentions="spans+dictionary")
+    ruler = nlp.add_pipe("span_ruler", config={"spans_key": "bioel"}, first=True)
+    ruler.add_patterns([{"label": "Thing", "pattern": "aspirin"}])
+    nlp.get_pipe("bioel_linker").set_kb({"Own": str(kb_folder), "Other": str(kb_folder)})
+    with warnings.catch_warnings(action="error"):
+        nlp("aspirin")
+
+
 def test_settings_that_may_fit(kb_folder):
     """Functions do not declare their labels; and one location with mentions is enough."""
 

@@ -68,6 +68,14 @@ def test_candidates_and_their_xrefs_are_optional(client):
         assert (found and [candidate["xrefs"] for candidate in found]) == expected
 
 
+def test_one_text(client):
+    for text in ("Narcan", {"text": "Narcan", "id": "a"}):
+        one, several = (
+            client.post("/link", json=body).json() for body in ({"text": text}, {"texts": [text]})
+        )
+        assert one == several and ids(one) == [["X:1"]]
+
+
 def test_check(client):
     text = "Narcan (X:1).\nClonidine (X:1)"
     first, second = client.post("/check", json={"text": text}).json()["findings"]
@@ -75,7 +83,11 @@ def test_check(client):
     assert (second["verdict"], second["found"]["name"]) == ("other concept", "Naloxone")
     assert second["proposals"] == [{"id": "X:2", "name": "Clonidine", "score": 1.0}]
     assert client.post("/check", json={"text": "x" * 51}).json()["code"] == "B386"
-    assert client.post("/check", json={"texts": []}).status_code == 422
+    both = client.post("/check", json={"texts": ["X:1", text]}).json()["findings"]
+    assert [finding["text"] for finding in both] == [0, 1, 1] and both[1:] == [
+        finding | {"text": 1} for finding in (first, second)
+    ]
+    assert client.post("/check", json={"texts": [""] * 4}).json()["code"] == "B383"
 
 
 def test_a_text_that_fails_leaves_the_others_alone(client):

@@ -82,6 +82,9 @@ def main(
     start: Annotated[
         str, typer.Option(help='Pipeline to start from: a folder, or "starter".')
     ] = "",
+    kb: Annotated[
+        str, typer.Option(help="Folder, or LABEL=FOLDER to add it to START; default: kb/CORPUS.")
+    ] = "",
     resume: Annotated[
         bool,
         typer.Option(
@@ -104,7 +107,7 @@ def main(
     merged["paths"] |= {
         "train": f"corpus/{corpus}/train.spacy",
         "dev": f"corpus/{corpus}/dev.spacy",
-        "kb": f"kb/{corpus}",
+        "kb": kb or f"kb/{corpus}",
     }
     paths = merged["paths"]
     if "start" in paths:

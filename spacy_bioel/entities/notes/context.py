@@ -33,7 +33,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.explanation import register_extensions
 from spacy_bioel.kb.bundled import ASSETS_FOLDER, forget_paths
 from spacy_bioel.pipe import SavedFiles, save_files
-from spacy_bioel.settings import SPANS_KEY
+from spacy_bioel.settings import SPANS_KEY, CurrentSettings
 from spacy_bioel.text.sentences import broken_words
 
 _RULES_FILE = "rules.json"
@@ -61,7 +61,7 @@ class MentionContext(Pipe):
             Doc.set_extension("layout", getter=_layout_of)
         self.name = name
         self.tokenizer = tokenizer
-        self.cfg: dict[str, Any] = {"spans_key": spans_key, "rules": rules}
+        self.cfg = CurrentSettings({"spans_key": spans_key, "rules": rules})
         path = Path(rules) if rules else ASSETS_FOLDER / "context.json"
         self._set_table(read_rules(path), origin=str(path))
 
