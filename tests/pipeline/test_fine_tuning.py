@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import numpy as np
@@ -428,3 +429,31 @@ def test_spacy_debug_data_on_the_embedded_corpus(trained_folder, tmp_path, capsy
     printed = capsys.readouterr().out
     assert "Components from other pipelines: bioel_mentions" in printed
     assert "70 training docs" in printed and "3 checks passed" in printed
+
+
+def test_the_card_names_the_pipeline_it_started_from(start, trained_folder, tmp_path, bioel):
+    source = tmp_path / "source"
+    copytree(trained_folder, source)
+    earlier = {"name": "en_first", "version": "2", "license": "CC0", "sources": []}
+    sources = [{"name": "Letters", "license": "CC BY 4.0"}, {"name": "A | B"}]
+    about = {"name": "mini", "version": "1.2", "license": "MIT", "sources": sources}
+    meta = srsly.read_json(source / "meta.json") | about | {"bioel": {"origins": [earlier]}}
+    srsly.write_json(source / "meta.json", meta)
+    nlp = start(change=lambda config: config["paths"].update(start=str(source)))
+    nlp.meta["training_steps"] = 12
+    nlp.to_disk(model := tmp_path / "model")
+    gold, scores = tmp_path / "dev.jsonl", tmp_path / "scores.json"
+    bioel("evaluate", model, gold, "--json", scores)
+    bioel("card", model, scores, "--corpus", "Mine", "--licence", "CC BY-SA 4.0")
+    card = (model / "README.md").read_text("utf8")
+    assert r"| started from | en_first 2, en_mini 1.2 (made from Letters; A \| B) |" in card
+    assert "| labels started from | Disorder: Disease, Drug: Chemical |" in card
+    licences = "Mine: CC BY-SA 4.0", "en_first 2: CC0", "en_mini 1.2: MIT", "Letters: CC BY 4.0"
+    assert all(f"{licence};" in card for licence in licences)
+    assert "12 updates, seed 0." in card and "${" not in card
+    again = [source["name"] for source in srsly.read_json(model / "meta.json")["sources"]]
+    assert again[0] == "Mine" and again[-4:] == ["en_first 2", "en_mini 1.2", "Letters", "A | B"]
+
+
+def test_a_pipeline_without_a_name_is_no_origin(start):
+    assert "origins" not in start().meta["bioel"]
