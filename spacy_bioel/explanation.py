@@ -112,6 +112,11 @@ class Trace:
             mention = self._considered(span, True, why, name)
             if (mention.start, mention.end, mention.label) not in recorded:
                 considered.add(mention)
+        found = {(c.start, c.end, c.name) for c in considered if c.is_mention and c.name}
+        # A name that became a mention later was first dropped.
+        considered = {
+            c for c in considered if c.is_mention or (c.start, c.end, c.name) not in found
+        }
         return sorted(considered, key=lambda c: (c.start, c.end, c.label, not c.is_mention, c.name))
 
     def _considered(self, span: ScoredSpan, is_mention: bool, why: str, name: str) -> Considered:

@@ -26,7 +26,7 @@ from spacy_bioel.explanation import (
 )
 from spacy_bioel.kb.knowledge_base import search_names
 from spacy_bioel.linking.candidates import CandidateGenerator
-from spacy_bioel.linking.decide import Ranking, rank_candidates
+from spacy_bioel.linking.decide import Ranking, rank_candidates, scored
 from spacy_bioel.linking.evidence import FEATURES
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import find_detector, find_linker
@@ -206,11 +206,7 @@ def _final_mentions(
         key, spans = linker.cfg["spans_key"], list(ranking.mentions.spans)
         if detector is None:  # keep only mentions added by the linker
             spans = [s for s in spans if trace.has_added((s.start, s.end, s.label_))]
-    group = doc.spans[key] if key in doc.spans else ()
-    scores = group.attrs.get("scores", ()) if group else ()
-    known = {(s.start, s.end, s.label_): p for s, p in zip(group, scores, strict=False)}
-    keys = [(s.start, s.end, s.label_) for s in spans]
-    return [(*key, known.get(key, 1.0)) for key in keys]
+    return scored(doc, spans, key)
 
 
 def _add_spans(

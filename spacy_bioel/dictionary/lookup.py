@@ -268,8 +268,8 @@ class DictionaryLookup:
         after = np.append(np.where(words.separator <= LINE, keys, none), none)[word + 1]
         before = np.where(is_after, np.roll(keys, 1), none)[word]
         phrases = np.stack([keys[word] + after, keys[word] + before])
-        is_first, is_second = find_sorted(self.bags_of_words.phrases, phrases)[1]
-        return np.logical_or(is_first, is_second)
+        with_next, with_last = find_sorted(self.bags_of_words.phrases, phrases)[1]
+        return with_next | with_last
 
     def _strings(self, words: WordTable, matches: SpanMatches) -> Iterator[tuple[list[str], int]]:
         """Yield the strings to look up for each span, and the bag that the span matches.

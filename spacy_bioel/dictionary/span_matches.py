@@ -375,8 +375,9 @@ def _coordinated_matches(
     fits &= (words.can_begin | ~words.is_short_form)[resume]
     start, gap, resume, end = spans[:, fits]
     bag = bags.found.find(sums[gap] - sums[start] + sums[end] - sums[resume]).astype(np.int64)
-    kept = [i for i in np.flatnonzero(bag).tolist() if not has_repeated(start[i], end[i])]
-    return _make_matches(start[kept], end[kept], bag[kept], gap=gap[kept], resume=resume[kept])
+    different = [i for i in np.flatnonzero(bag).tolist() if not has_repeated(start[i], end[i])]
+    rows = np.array(different, dtype=np.int64)
+    return _make_matches(start[rows], end[rows], bag[rows], gap=gap[rows], resume=resume[rows])
 
 
 def count_in(mask: BoolArray, start: IntArray, end: IntArray) -> IntArray:

@@ -243,16 +243,19 @@ class UnambiguousNames:
         spans: Sequence[list[ScoredSpan]],
         excluded: Sequence[Collection[str]],
         traces: Sequence[Trace] | None = None,
+        *,
+        nil: Sequence[Collection[ScoredSpan]] = (),
     ) -> list[list[ScoredSpan]]:
         """Add names to the mentions in each document; a name replaces the mentions inside it.
 
-        spans (Sequence): The mentions. If any has a probability of 0, because it has no concept,
-            only names that such mentions hide are added.
         excluded (Sequence[Collection[str]]): For each document, lower-case words that are not
             mentions.
+        nil (Sequence[Collection[ScoredSpan]]): For each document, the mentions without a concept.
+            Only names that they hide are then added, and replace them.
         """
         missed = partial(_missed_names, self._kbs)
-        names_in_docs = list(map(missed, docs, spans, excluded, self.longest(docs)))
+        nil = nil or [()] * len(docs)
+        names_in_docs = list(map(missed, docs, spans, excluded, self.longest(docs), nil))
         strings_in_docs = []
         for doc, names in zip(docs, names_in_docs, strict=True):
             in_capitals = is_in_capitals(text_of(doc))
@@ -378,11 +381,12 @@ def _missed_names(
     spans: list[ScoredSpan],
     exclude: Collection[str],
     longest: LabelledSpans,
+    nil: Collection[ScoredSpan],
 ) -> list[NameInText]:
     """Return the names in a document that are not mentions yet, and reasons found in its text."""
     label_of_span = {(start, end): label for start, end, label, _ in spans}
     span_of_token = {i: span for span in spans for i in range(*span[:2])}
-    defined, names, has_nil = long_forms(doc), [], not all(p for *_, p in spans)
+    defined, names = long_forms(doc), []
     in_order = sorted(longest.items())
     texts = texts_of(doc, [(*tokens, "", 0.0) for tokens, _ in in_order])
     for ((start, end), labels), text in zip(in_order, texts, strict=True):
@@ -395,8 +399,8 @@ def _missed_names(
             counted = [label for label in labels if annotation_counts(string, label)[1]]
             labels = counted if len(counted) == 1 else labels
         label, reason = labels[0], ""
-        hiding = {s for s in near if not s[3] and _hides(doc, s, (start, end, label, 1.0))}
-        if has_nil and not hiding:
+        hiding = {s for s in near.intersection(nil) if _hides(doc, s, (start, end, label, 1.0))}
+        if nil and not hiding:
             continue
         near -= hiding
         if len(labels) > 1:

@@ -11,6 +11,7 @@ from heapq import nlargest
 from itertools import chain
 from math import exp
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 from spacy.tokens import Doc, Span
@@ -65,25 +66,18 @@ def _with_names(
     Rules that the detector has already run are run again only if names were added.
     """
     key = generator.state.settings.spans_key
-    groups = [doc.spans[key].attrs if key in doc.spans else {} for doc in docs]
-    before: list[list[ScoredSpan]] = []
-    for doc_spans, attrs in zip(spans, groups, strict=True):
-        scores = attrs.get("scores", ())
-        if len(scores) != len(doc_spans):
-            scores = [1.0] * len(doc_spans)
-        pairs = zip(doc_spans, scores, strict=True)
-        before.append([(s.start, s.end, s.label_, p) for s, p in pairs])
-    excluded = [_excluded_words(doc, key) for doc in docs]
+    before = [scored(doc, of_doc, key) for doc, of_doc in zip(docs, spans, strict=True)]
+    excluded = [_attrs_of(doc, key).get("exclude", ()) for doc in docs]
     with_names = generator.unambiguous_names.add_to(docs, before, excluded, traces)
     already_run = []
-    for number, attrs in enumerate(groups):
+    for number, doc in enumerate(docs):
         is_unchanged = with_names[number] is before[number]
         if not is_unchanged and generator.state.settings.abbreviations:
-            found = add_defined_forms(docs[number], with_names[number])
+            found = add_defined_forms(doc, with_names[number])
             if traces:
                 traces[number].changed(with_names[number], found, _BY_DEFINITION)
             with_names[number] = found
-        already_run.append(frozenset(attrs.get("rules", ()) if is_unchanged else ()))
+        already_run.append(_attrs_of(doc, key).get("rules", ()) if is_unchanged else ())
     rules = generator.rules.for_labels(generator.labels)
     after = rules.find(docs, with_names, traces, already_run=already_run)
     return [
@@ -92,9 +86,18 @@ def _with_names(
     ]
 
 
-def _excluded_words(doc: Doc, key: str) -> frozenset[str]:
-    """Return the words in the detector's word list `exclude`."""
-    return frozenset(doc.spans[key].attrs.get("exclude", ()) if key in doc.spans else ())
+def _attrs_of(doc: Doc, key: str) -> Mapping[str, Any]:
+    return doc.spans[key].attrs if key in doc.spans else {}
+
+
+def scored(doc: Doc, spans: Iterable[Span], key: str) -> list[ScoredSpan]:
+    """Return mentions with their probabilities in the span group, or 1 if unknown."""
+    group, scores = doc.spans.get(key, ()), _attrs_of(doc, key).get("scores", ())
+    places = [(s.start, s.end, s.label_) for s in group]
+    known = dict(zip(places, scores, strict=True)) if len(scores) == len(places) else {}
+    return [
+        (*place, known.get(place, 1.0)) for place in ((s.start, s.end, s.label_) for s in spans)
+    ]
 
 
 def _find_names(
@@ -451,19 +454,23 @@ class Ranking:
         settings = generator.state.settings
         threshold = settings.nil_threshold if nil_threshold is None else nil_threshold
         links = self._decide(threshold)
-        spans: list[list[ScoredSpan]] = [[] for _ in docs]
+        spans: list[list[Span]] = [[] for _ in docs]
+        nil: list[list[Span]] = [[] for _ in docs]
         decided = zip(self.mentions.owners, self.mentions.spans, chain(*links), strict=True)
         for owner, span, link in decided if self.may_hide else ():
-            is_nil = not link.ids and generator.types_of(span.label_) != ()
-            spans[owner].append((span.start, span.end, span.label_, float(not is_nil)))
-        hiding = [i for i in range(len(docs)) if not all(p for *_, p in spans[i])]
+            spans[owner].append(span)
+            if not link.ids and generator.types_of(span.label_) != ():
+                nil[owner].append(span)
+        key, hiding = settings.spans_key, [i for i, of_doc in enumerate(nil) if of_doc]
+        before = {i: scored(docs[i], spans[i], key) for i in hiding}
         found = generator.unambiguous_names.add_to(
             [docs[i] for i in hiding],
-            [spans[i] for i in hiding],
-            [_excluded_words(docs[i], settings.spans_key) for i in hiding],
+            list(before.values()),
+            [_attrs_of(docs[i], key).get("exclude", ()) for i in hiding],
             traces and [traces[i] for i in hiding],
+            nil=[scored(docs[i], nil[i], key) for i in hiding],
         )
-        with_names = {i: new for i, new in zip(hiding, found, strict=True) if new is not spans[i]}
+        with_names = {i: new for i, new in zip(hiding, found, strict=True) if new is not before[i]}
         if not with_names:
             return self, links
         new_spans = [[Span(docs[i], *s[:3]) for s in new] for i, new in with_names.items()]
