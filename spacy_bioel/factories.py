@@ -172,8 +172,8 @@ def make_linker(
     **settings: Any,
 ) -> "Linker":
     """Make a `bioel_linker` pipe, which links mentions to a knowledge base."""
-    from spacy_bioel.kb.bundled import check_setting
     from spacy_bioel.linking.pipe import Linker
+    from spacy_bioel.linking.validation import check_folders
 
     linker = Linker(
         nlp.vocab,
@@ -185,7 +185,7 @@ def make_linker(
         scorer=scorer,
     )
     linker.join(nlp)
-    check_setting(linker.cfg["kb"])
+    check_folders(linker.cfg["kb"])
     return linker
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import lzma
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
@@ -103,16 +102,6 @@ def starter_kb(setting: str = "") -> KnowledgeBase:
         message = Errors.B063.format(folder=folder.parent, error=error, variable=CACHE_VARIABLE)
         raise BioelError(message) from error
     return KnowledgeBase.open(folder)
-
-
-def check_setting(value: KbSetting) -> None:
-    """Check that the folders in the `kb` setting exist. Raises the errors of `KnowledgeBase.open`.
-
-    Folders in a saved pipe (kb, kb.0, kb.1, ...) are checked when it is loaded.
-    """
-    for folder in folders_of(value):
-        if not (re.fullmatch(r"|starter:.*|kb(\.\d+)?", folder) or has_columns(Path(folder))):
-            KnowledgeBase.open(folder)
 
 
 def place_of(kb: KnowledgeBase) -> str:

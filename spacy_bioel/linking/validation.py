@@ -5,10 +5,12 @@ Also count the gold ids of a corpus that a knowledge base has, and suggest the p
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,8 @@ from thinc.api import Model
 
 from spacy_bioel.doc import gold_spans
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
+from spacy_bioel.kb.bundled import KbSetting, folders_of
+from spacy_bioel.kb.folder import has_columns
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.rescoring import rescorer_of
@@ -147,6 +151,16 @@ def check_types(kb: KnowledgeBase, label_types: Mapping[str, Iterable[str]]) -> 
             shown = sorted(known)[:_MAX_TYPES_SHOWN]
             message = Warnings.W272.format(label=label, unknown=unknown, path=kb.where, known=shown)
             warnings.warn(message, stacklevel=2)
+
+
+def check_folders(value: KbSetting) -> None:
+    """Check that the folders in the `kb` setting exist. Raises the errors of `KnowledgeBase.open`.
+
+    Folders in a saved pipe (kb, kb.0, kb.1, ...) are checked when it is loaded.
+    """
+    for folder in folders_of(value):
+        if not (re.fullmatch(r"|starter:.*|kb(\.\d+)?", folder) or has_columns(Path(folder))):
+            KnowledgeBase.open(folder)
 
 
 def check_saved_kb(kb: KnowledgeBase | None, linker: str, *, includes_kb: bool) -> None:
