@@ -38,7 +38,7 @@ EXTRAS = ("train", "transformers", "ann", "parquet", "serve")
 WARM = "Aspirin causes gastric ulcer in rats; TP53 p.R273H is common in HeLa cells."
 TEXT = (
     "Naloxone reverses the antihypertensive effect of clonidine. Twelve patients with "
-    "hepatolenticular degenration were given trientine; zonisamid lowered the tremor of two women "
+    "hepatolenticular degenrtion were given trientine; zonisamid lowered the tremor of two women "
     "with CADASIL, and BRCA1 c.68delAG was found in mice."
 )
 _PROFILE = """

@@ -241,6 +241,11 @@ class _Device:
 
     def manual_seed_all(self, seed: int) -> None: ...
 
+    def get_rng_state(self, device: int) -> torch.Tensor:
+        return torch.get_rng_state()
+
+    def set_rng_state(self, state: torch.Tensor, device: int) -> None: ...
+
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         return [torch.bfloat16]
 

@@ -107,9 +107,11 @@ def check_words(
 def misspelt(word: str, keywords: Iterable[str]) -> str:
     """Return the keyword that a word probably misspells; "" if there is none."""
     # Few people mistake the first letter, and short words are close to many others.
-    alike = {key.lower(): key for key in keywords if key[:1].lower() == word[:1].lower()}
-    close = get_close_matches(word.lower(), alike, n=1, cutoff=0.7 if len(word) > 3 else 0.85)
-    return alike[close[0]] if close else ""
+    in_lower_case = {key.lower(): key for key in keywords if key[:1].lower() == word[:1].lower()}
+    close = get_close_matches(
+        word.lower(), in_lower_case, n=1, cutoff=0.7 if len(word) > 3 else 0.85
+    )
+    return in_lower_case[close[0]] if close else ""
 
 
 def warn_unread(

@@ -165,7 +165,7 @@ def test_each_mention_is_linked_where_its_label_says(batch_size, monkeypatch, tm
     drugs = [Concept("D:1", ("Naloxone", "Narcan")), Concept("D:2", ("Rash",))]
     build_kb(drugs, tmp_path / "drugs")
     build_kb([Concept("S:1", ("Rash",))], tmp_path / "signs")
-    nlp = linking_nlp(tmp_path, mentions="dictionary", model={"dim": 16})
+    nlp = linking_nlp(tmp_path / "drugs", mentions="dictionary", model={"dim": 16})
     linker: Any = nlp.get_pipe("bioel_linker")
     linker.cfg["kb"] = {"Drug": str(tmp_path / "drugs"), "Sign": str(tmp_path / "signs")}
     predict = linker.predict
