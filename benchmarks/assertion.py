@@ -35,9 +35,9 @@ from spacy.language import Language
 from benchmarks.record import Row, question, rows_of
 from benchmarks.texts import blank
 from spacy_bioel.doc import get_links
-from spacy_bioel.entities.notes.layout import read_layout, units_of
 from spacy_bioel.loading import add_context, load_model
 from spacy_bioel.parallel import use_one_thread
+from spacy_bioel.plugins.clinical.layout import read_layout, units_of
 
 GOLD = {
     "negated": ("negation", "Negated"),

@@ -40,13 +40,13 @@ import typer
 from benchmarks.record import Row, question
 from benchmarks.rivals import THEIRS, run, write_json
 from spacy_bioel.doc import get_links
-from spacy_bioel.entities.notes.shorthand import Notes
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.evaluation.evaluate import evaluate_links
 from spacy_bioel.evaluation.fit import document_folds
 from spacy_bioel.evaluation.tune import tune_dictionary
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.loading import add_context, find_linker, load_model
+from spacy_bioel.plugins.clinical.notes import Notes
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 AFFIRMED = "affirmed"  # without mentions that are negated, conditional or of another person

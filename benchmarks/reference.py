@@ -84,19 +84,19 @@ API: dict[str, dict[str, tuple[str, ...] | None]] = {
         "spacy_bioel.mentions.model.build_span_enumerator_v1": None,
         "spacy_bioel.mentions.model.build_bio_tagger_v1": None,
         "spacy_bioel.models.name_encoder.build_rescnn_v1": None,
-        "spacy_bioel.contextual.transformers.build_transformer_names_v1": None,
-        "spacy_bioel.contextual.document_transformer.build_transformer_v1": None,
-        "spacy_bioel.contextual.document_transformer.build_with_spelling_v1": None,
-        "spacy_bioel.contextual.dual_encoder.build_dual_encoder_v1": None,
-        "spacy_bioel.contextual.reranker.build_reranker_v1": None,
-        "spacy_bioel.contextual.multitask.build_hierarchical_linker_v1": None,
-        "spacy_bioel.contextual.generative.build_generative_linker_v1": None,
+        "spacy_bioel.plugins.contextual.transformers.build_transformer_names_v1": None,
+        "spacy_bioel.plugins.contextual.document_transformer.build_transformer_v1": None,
+        "spacy_bioel.plugins.contextual.document_transformer.build_with_spelling_v1": None,
+        "spacy_bioel.plugins.contextual.dual_encoder.build_dual_encoder_v1": None,
+        "spacy_bioel.plugins.contextual.reranker.build_reranker_v1": None,
+        "spacy_bioel.plugins.contextual.multitask.build_hierarchical_linker_v1": None,
+        "spacy_bioel.plugins.contextual.generative.build_generative_linker_v1": None,
     },
     "corpora": {
         "spacy_bioel.corpus.create_corpus_v1": None,
         "spacy_bioel.corpus.mix_corpora_v1": None,
     },
-    "spark": {"spacy_bioel.export.spark.link": None},
+    "spark": {"spacy_bioel.plugins.spark.spark.link": None},
 }
 MODELS: dict[str, type[Settings]] = {
     model.pipe: model for model in (MentionSettings, LinkerSettings, ContextSettings)

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
     from spacy.language import Language
 
-    from spacy_bioel.curation.check import check as check
     from spacy_bioel.export.html import displacy_data as displacy_data
     from spacy_bioel.export.html import links_frame as links_frame
     from spacy_bioel.export.html import render as render
+    from spacy_bioel.plugins.curation.check import check as check
     from spacy_bioel.report import explain as explain
 
 __version__ = "0.1.0"

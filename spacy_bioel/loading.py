@@ -21,7 +21,6 @@ from spacy.language import Language
 from spacy.util import is_package, load_config, load_model_from_config, registry
 from thinc.api import Config, ConfigValidationError
 
-from spacy_bioel.entities.notes import note_tables
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.explanation import register_extensions
@@ -31,9 +30,10 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.starter import read_starter_encoder
 from spacy_bioel.pipe import CFG, MANIFEST, SavedFiles
+from spacy_bioel.plugins.clinical.factories import CONTEXT
+from spacy_bioel.plugins.clinical.tables import note_tables
 from spacy_bioel.settings import (
     BY_DICTIONARY,
-    CONTEXT,
     DETECTOR,
     LINKER,
     SPANS_KEY,

@@ -42,14 +42,14 @@ _twice(), _twice()
     "linking/__init__.py": "",
     "linking/pipe.py": """
 from spacy_bioel import kb
-from spacy_bioel.contextual import reranker
+from spacy_bioel.plugins.contextual import reranker
 
 LIMIT = 4
 hgvs_of = None
 """,
     "linking/deep/__init__.py": "from spacy_bioel.linking import pipe\n",
     "contextual/__init__.py": "",
-    "contextual/reranker.py": "from spacy_bioel.contextual import notes\nvariant = 1\n",
+    "contextual/reranker.py": "from spacy_bioel.plugins.contextual import notes\nvariant = 1\n",
     "contextual/notes.py": "",
     "entities/variants.py": "variant = 1\n",
     "export/rows.py": "gene = genes = 1\n" + "#\n" * 500,

@@ -222,9 +222,13 @@ def test_nothing_outside_imports_a_sealed_room():
     "file, line, wrong",
     [
         ("text/normalize.py", "from spacy_bioel.kb.knowledge_base import search_names", "kb"),
-        ("linking/decide.py", "from spacy_bioel.service.service import Service", "service"),
-        ("linking/decide.py", "def f(): import spacy_bioel.contextual.networks", "contextual"),
-        ("entities/genes.py", "from spacy_bioel.entities.notes import layout", "entities/notes"),
+        ("linking/decide.py", "from spacy_bioel.plugins.service.service import Service", "service"),
+        (
+            "linking/decide.py",
+            "def f(): import spacy_bioel.plugins.contextual.networks",
+            "contextual",
+        ),
+        ("entities/genes.py", "from spacy_bioel.plugins.clinical import layout", "entities/notes"),
     ],
 )
 def test_a_planted_import_is_refused(tmp_path, file, line, wrong):

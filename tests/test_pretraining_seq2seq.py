@@ -8,9 +8,9 @@ import pretrain_seq2seq as pretrain
 import pytest
 from safetensors.numpy import load_file
 
-from spacy_bioel.contextual.generative import MarkedMention, build_seq2seq_v1
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.models.name_encoder import add_encoder
+from spacy_bioel.plugins.contextual.generative import MarkedMention, build_seq2seq_v1
 from spacy_bioel.types import Concept
 
 pytest.importorskip("transformers")

@@ -18,8 +18,9 @@ from typing import Annotated, NoReturn
 import typer
 
 from spacy_bioel import __version__
-from spacy_bioel.cli import card, console, corpora, curation, documents, evaluate, kb_build, kb_show
+from spacy_bioel.cli import card, console, corpora, documents, evaluate, kb_build, kb_show
 from spacy_bioel.errors import BioelError, Errors, crash_report
+from spacy_bioel.plugins.curation import commands as curation
 
 # Errors for wrong paths and missing permissions (for a full disk, see `console.NO_ROOM`).
 _PATH_ERRORS = frozenset(

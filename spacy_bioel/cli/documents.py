@@ -144,9 +144,9 @@ def link_command(
     """
     from spacy_bioel.cli import inputs
     from spacy_bioel.cli.partial import check_run, counting, partial_links
-    from spacy_bioel.curation.mappings import LinksAs, has_omop_ids
     from spacy_bioel.export.rows import check_linker, link_mentions, link_texts
     from spacy_bioel.loading import add_context, fact_names, find_linker
+    from spacy_bioel.plugins.curation.mappings import LinksAs, has_omop_ids
 
     model, source = _model_and_input(arguments)
     is_given = mentions is MentionSource.GIVEN
@@ -165,7 +165,7 @@ def link_command(
     if is_given and skip_bad is not None:
         raise BioelError(Errors.B516.format(source=source))
     if engine is Engine.SPARK:
-        from spacy_bioel.export.spark import link_file
+        from spacy_bioel.plugins.spark.spark import link_file
 
         unsuited = {
             "--html": html is not None,
@@ -287,8 +287,8 @@ def patient_command(
     Example: `bioel patient kb/hpo patients -o findings.csv -o packets.phenopackets`
     """
     from spacy_bioel.cli import inputs
-    from spacy_bioel.export import patients
     from spacy_bioel.export.rows import Totals, check_linker, link_texts
+    from spacy_bioel.plugins.clinical import patients
 
     outputs = {name: suffix_of(name, patients.PATIENT_SUFFIXES) for name in output or ["-"]}
     console.check_distinct([*notes, code], outputs)

@@ -45,7 +45,6 @@ from spacy_bioel.export.formats import (
     format_of,
     read_parquet,
 )
-from spacy_bioel.export.patients import Note
 from spacy_bioel.export.rows import Document, LinkedText, Totals
 from spacy_bioel.files import is_stream, suffix_of
 from spacy_bioel.io.brat import read_brat
@@ -55,6 +54,7 @@ from spacy_bioel.io.open import counting_kept, curie, open_binary
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.io.table import is_text_table, read_text_table
 from spacy_bioel.loading import find_detector, find_linker, load_model, require_linker
+from spacy_bioel.plugins.clinical.patients import Note
 from spacy_bioel.types import AnnotatedText
 
 

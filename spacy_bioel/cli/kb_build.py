@@ -290,7 +290,7 @@ def add(
 
     Examples: `bioel kb add my_kb local_terms.tsv`, `bioel kb add my_kb --sssom omim.sssom.tsv`
     """
-    from spacy_bioel.curation.mappings import read_sssom
+    from spacy_bioel.plugins.curation.mappings import read_sssom
 
     paths, left_out = [*(sources or ()), *(sssom or ())], Counter[str]()
     if not paths:

@@ -306,7 +306,7 @@ def export_command(
 
     Example: `bioel kb export my_kb -o my_kb.sssom.tsv`
     """
-    from spacy_bioel.curation.mappings import sssom_lines
+    from spacy_bioel.plugins.curation.mappings import sssom_lines
 
     suffix_of(str(output), (".sssom.tsv",))
     left_out = Counter[str]()

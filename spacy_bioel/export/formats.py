@@ -40,9 +40,9 @@ from spacy_bioel.export.html import (
     page_part,
     start_page,
 )
-from spacy_bioel.export.omop import NOTE_NLP, note_nlp_rows
 from spacy_bioel.export.rows import Document, JsonRow, LinkedText, to_row
 from spacy_bioel.files import replacing_file, replacing_folder
+from spacy_bioel.plugins.clinical.note_nlp import NOTE_NLP, note_nlp_rows
 from spacy_bioel.text.normalize import escape_formula, table_line
 from spacy_bioel.types import Link, preferred_name
 

@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 from kb_files import flip, forge_array, place_of
 
-from spacy_bioel.contextual.constrained_decoding import (
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.columns import TensorFile
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.plugins.contextual.constrained_decoding import (
     TRIE_COLUMNS,
     NameTrie,
     build_trie,
@@ -15,10 +19,6 @@ from spacy_bioel.contextual.constrained_decoding import (
     trie_of,
     write_trie,
 )
-from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.columns import TensorFile
-from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Concept
 
 END = 9

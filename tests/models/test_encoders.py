@@ -6,8 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from spacy_bioel.contextual import networks as encoders
-from spacy_bioel.contextual.networks import CrossEncoder, DocumentTransformer, NameTransformer
+from spacy_bioel.plugins.contextual import networks as encoders
+from spacy_bioel.plugins.contextual.networks import (
+    CrossEncoder,
+    DocumentTransformer,
+    NameTransformer,
+)
 
 transformers = pytest.importorskip("transformers")
 

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from spacy_bioel.contextual.networks import ranking_loss
-from spacy_bioel.contextual.token_networks import collective_loss, restricted_softmax_loss
 from spacy_bioel.models.networks import info_nce_loss, marginal_loss, multi_similarity_loss
+from spacy_bioel.plugins.contextual.networks import ranking_loss
+from spacy_bioel.plugins.contextual.token_networks import collective_loss, restricted_softmax_loss
 
 
 def unit(*cosines: float) -> torch.Tensor:

@@ -10,7 +10,6 @@ from safetensors.numpy import load, save
 from spacy.ml.models.tok2vec import MaxoutWindowEncoder, MultiHashEmbed, build_Tok2Vec_model
 from thinc.api import SGD, Adam, Linear, Model
 
-from spacy_bioel.contextual.networks import ranking_loss
 from spacy_bioel.errors import BioelError
 from spacy_bioel.mentions.model import add_scorer, build_span_enumerator_v1
 from spacy_bioel.models.torch_io import (
@@ -21,6 +20,7 @@ from spacy_bioel.models.torch_io import (
     weights_from_bytes,
     weights_to_bytes,
 )
+from spacy_bioel.plugins.contextual.networks import ranking_loss
 
 ONE = np.ones((1, 1), "f")
 

@@ -5,10 +5,14 @@ import spacy
 from thinc.api import Model
 from tiny import LINKER, with_entity, with_linker
 
-from spacy_bioel.contextual.rescoring import CONTEXTUAL_FEATURES, contextual_model, rescore_pairs
 from spacy_bioel.doc import get_links
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.linking.rescoring import Rescorer
+from spacy_bioel.plugins.contextual.rescoring import (
+    CONTEXTUAL_FEATURES,
+    contextual_model,
+    rescore_pairs,
+)
 from spacy_bioel.types import Concept
 
 

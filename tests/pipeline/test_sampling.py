@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from spacy_bioel.contextual.dual_encoder import CandidateSampler
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.searches import NamePool
 from spacy_bioel.linking.training import NameSampler
+from spacy_bioel.plugins.contextual.dual_encoder import CandidateSampler
 from spacy_bioel.settings import TrainingSettings
 
 ALIAS_TABLE = AliasTable(

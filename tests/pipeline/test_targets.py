@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from kb_files import made_kb
 
-from spacy_bioel.contextual.rescoring import nearest_names
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.plugins.contextual.rescoring import nearest_names
 from spacy_bioel.types import Concept
 
 

@@ -8,10 +8,10 @@ import pytest
 import spacy
 
 from spacy_bioel import pipe as stored_pipe
-from spacy_bioel.contextual.constrained_decoding import write_trie
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.loading import verify_saved
+from spacy_bioel.plugins.contextual.constrained_decoding import write_trie
 
 PIPES = ("bioel_linker", "bioel_mentions")
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from spacy_bioel.contextual.document_transformer import (
+from spacy_bioel.plugins.contextual.document_transformer import (
     INSIDE,
     SENTENCE,
     TOKEN,

@@ -29,7 +29,6 @@ from tokenizers import Tokenizer
 from torch.nn import functional as F
 from train import find_transformer
 
-from spacy_bioel.contextual.transformers import build_transformer_names_v1
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.doc import split_kb_id
 from spacy_bioel.files import replacing_folder
@@ -52,6 +51,7 @@ from spacy_bioel.models.vocabulary import (
     piece_concepts,
     train_vocabulary,
 )
+from spacy_bioel.plugins.contextual.transformers import build_transformer_names_v1
 from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import DoubleArray, FloatArray, IntArray

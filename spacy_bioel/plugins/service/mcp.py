@@ -1,0 +1,174 @@
+"""Tools for agents over MCP: link a text, look up and search for concepts, check ids.
+
+Answers are short, because an agent reads each answer in full.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from functools import partial
+from typing import Annotated, Any
+
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
+from pydantic import Field, ValidationError
+
+from spacy_bioel import __version__
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.loading import check_there, load_model
+from spacy_bioel.plugins.service.service import Service, Values
+from spacy_bioel.plugins.service.worker import Job
+
+_MAX_CHARACTERS = 20_000
+_MAX_LINKS = 200
+_MAX_LIST_LENGTH = 20
+_MAX_DEFINITION_LENGTH = 2_000
+_MAX_CONCEPTS = 25
+_INSTRUCTIONS = """\
+Find the diseases, chemicals, genes, organisms and other biomedical entities that a text mentions, \
+and the ids of their concepts in ontologies (MeSH, NCBI Gene, ..., as loaded). Take ids from these \
+tools only. Use link_text for running text, search_concepts for a single term, and get_concept to \
+find out what an id means. Check your answer with check_ids."""
+
+
+def run_agent_tools(model: str, preset: str | None = None) -> None:
+    """Serve the tools over stdin and stdout until stdin ends.
+
+    model, preset (str): As in `loading.load_model`. The first calls wait until the model is loaded;
+        if loading fails, each call returns the error.
+    RAISES BioelError: [B071] if there is no such model.
+    """
+    check_there(model)
+    load = partial(load_model, model, preset=preset)
+    service = Service(load, max_characters=_MAX_CHARACTERS)
+    service.start()
+    make_agent_tools(service).run("stdio")
+    service.close()
+
+
+class _Server(MCPServer[Any]):
+    async def call_tool(
+        self, name: str, arguments: Values, context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """Call a tool.
+
+        RAISES ToolError: With the message of a coded error, for the agent to read; [B487] for
+            invalid arguments.
+        """
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if isinstance(cause := error.__cause__, BioelError):
+                raise ToolError(str(cause)) from error
+            if not isinstance(cause, ValidationError):
+                raise
+            first = cause.errors()[0]
+            where, problem = ".".join(map(str, first["loc"])), first["msg"]
+            raise ToolError(Errors.B487.format(name=where, tool=name, problem=problem)) from error
+
+
+def make_agent_tools(service: Service) -> MCPServer[Any]:
+    """Create the MCP server; agents read the docstrings of its tools.
+
+    service (Service): A service that the caller starts.
+    """
+    server = _Server(
+        "spacy-bioel", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
+    )
+    hints = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+    tool = server.tool(annotations=hints)
+
+    @tool
+    async def link_text(
+        text: Annotated[
+            str, Field(description=f"Running text in English, up to {_MAX_CHARACTERS} characters")
+        ],
+    ) -> Values:
+        """Find the biomedical mentions in a text and link each to a concept.
+
+        Returns the mentions in text order: start and end (offsets in characters), text, label
+        (type, such as Disease or Gene), ids (of the concept; several if the mention refers to
+        several concepts; none if it is not in the knowledge base), name (the concept name that
+        matched) and score (confidence from 0 to 1). `omitted` counts mentions beyond the first 200.
+        """
+        (answer,) = await service.link([Job((text, None))])
+        row = json.loads(answer.row)
+        if row["error"]:
+            raise ToolError("[{code}] {message}".format(**row["error"]))
+        links = [_short_link(link) for link in row["links"][:_MAX_LINKS]]
+        return {"links": links, "omitted": len(row["links"]) - len(links)}
+
+    @tool
+    async def get_concept(
+        id: Annotated[str, Field(description='Id with its prefix, such as "MESH:D003920"')],
+    ) -> Values:
+        """Look up a concept by its id, or by an id that was retired or merged into another.
+
+        Returns id (current), name (preferred), names (synonyms), types, parents (ids of broader
+        concepts), definition (may be empty) and xrefs (ids in other vocabularies). Lists have at
+        most 20 entries.
+        """
+        await service.ready()
+        return _short_concept(await asyncio.to_thread(service.concept, id))
+
+    @tool
+    async def search_concepts(
+        words: Annotated[
+            str,
+            Field(description="Words of a name, in any order, possibly misspelled", max_length=500),
+        ],
+        limit: Annotated[
+            int, Field(description="Maximum number of concepts", ge=1, le=_MAX_CONCEPTS)
+        ] = 10,
+    ) -> Values:
+        """Search for concepts by the spelling of their names, not by meaning.
+
+        Returns concepts, best first: id, name (preferred), matched (the name most similar to the
+        words), types and score (similarity of spelling, up to 1).
+        """
+        await service.ready()
+        concepts = await asyncio.to_thread(service.search, words, limit)
+        return {"concepts": [_short_concept(concept) for concept in concepts]}
+
+    @tool
+    async def check_ids(
+        text: Annotated[
+            str,
+            Field(description="Text or Markdown with names and ids: 'Seizure (HP:0001250)'"),
+        ],
+    ) -> Values:
+        """Check that the ids in a text exist, and mean what the names next to them say.
+
+        Use it before you show ids to a person. Returns the findings that are not right, with
+        `found` (the concept with the id, or its replacement) and `proposals` (concepts that the
+        name may mean, best first). `checked` counts all ids.
+        """
+        await service.ready()
+        findings = await asyncio.to_thread(service.check, text)
+        keys = ("line", "name", "id", "verdict", "found", "proposals")
+        right = ("agrees", "synonym", "close")
+        shown = [{key: f[key] for key in keys} for f in findings if f["verdict"] not in right]
+        return {"findings": shown[:_MAX_LINKS], "checked": len(findings)}
+
+    return server
+
+
+def _short_link(link: Values) -> Values:
+    values = {key: link[key] for key in ("start", "end", "text", "label", "ids")}
+    linked = (candidate for candidate in link["candidates"] if candidate["id"] in link["ids"])
+    if first := next(linked, None):
+        values |= {"name": first["name"], "score": first["score"]}
+    return values
+
+
+def _short_concept(concept: Values) -> Values:
+    values = {
+        key: value[:_MAX_LIST_LENGTH] if isinstance(value, list) else value
+        for key, value in concept.items()
+    }
+    if "definition" in values:
+        values["definition"] = values["definition"][:_MAX_DEFINITION_LENGTH]
+    return values
