@@ -328,6 +328,10 @@ class Errors(metaclass=_Coded):
     B639 = "There is no detector to quantise: the pipeline has {pipes}. Specify a pipeline with a bioel_mentions pipe."
     B640 = "Quantising would reduce {protocol} F1 from {before:.2f} to {after:.2f}, by {loss:.2f} points; the limit is {largest}. Nothing was written. Use the pipeline as it is, or measure on more development documents: on a few, one mention may be more than this."
     B641 = "The weight {key} contains infinity or NaN, so the model cannot be quantised. Train it again with a lower learning rate, or use an earlier checkpoint."
+    B650 = "Two installed packages register the {what} {name!r}: {first} and {second}. Uninstall one of them."
+    B651 = "The {what} {name!r} needs the plugin {plugin!r} of spacy-bioel, which this installation lacks. Install the whole package again: pip install --force-reinstall --no-deps spacy-bioel"
+    B652 = "The {what} {name!r} is unknown. Registered are: {known}."
+    B653 = "The {what} {name!r} cannot be used, because {module} cannot be imported ({error}). Install what is missing, or update or uninstall the package that contains it."
 
 
 class Warnings(metaclass=_Coded):

@@ -111,6 +111,3 @@ def mcp(model: Model = "starter", preset: console.Preset = None, code: console.C
         from spacy_bioel.plugins.service.mcp import run_agent_tools
 
     run_agent_tools(model, preset)
-
-
-COMMANDS = (serve, mcp)  # in the order that --help shows
