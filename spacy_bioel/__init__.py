@@ -46,14 +46,14 @@ def load(
         shorthand and abnormal lab values.
     RETURNS (Language): Pipeline that writes mentions with ids to doc.spans["bioel"]; the id of a
         span is `span._.concept_id`.
-    RAISES BioelError: [B492] if the preset is unknown; the same errors as `load_model`.
+    RAISES BioelError: [B652] if the preset is unknown; the same errors as `load_model`.
     """
-    from spacy_bioel.loading import add_context, load_model
+    from spacy_bioel.loading import load_model, set_preset
 
     options: Any = {"disable": disable, "exclude": exclude, "config": config}
     nlp = load_model(str(model), preset=preset, **options)
-    if context and not preset:
-        add_context(nlp)
+    if context:
+        set_preset(nlp, "context")
     return nlp
 
 

@@ -1,4 +1,4 @@
-"""Load pipelines by folder or name, adapt them to clinical notes, and verify saved pipelines."""
+"""Load pipelines by folder or name, adapt them with presets, and verify saved pipelines."""
 
 from __future__ import annotations
 
@@ -18,20 +18,17 @@ from typing import TYPE_CHECKING, Any
 import spacy
 from catalogue import RegistryError
 from spacy.language import Language
-from spacy.util import is_package, load_config, load_model_from_config, registry
+from spacy.util import is_package, load_config, load_model_from_config
 from thinc.api import Config, ConfigValidationError
 
-from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.explanation import register_extensions
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.folder import has_columns
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.starter import read_starter_encoder
 from spacy_bioel.pipe import CFG, MANIFEST, SavedFiles
-from spacy_bioel.plugins.clinical.factories import CONTEXT
-from spacy_bioel.plugins.clinical.tables import note_tables
+from spacy_bioel.registered import PRESETS, load_registered
 from spacy_bioel.settings import (
     BY_DICTIONARY,
     DETECTOR,
@@ -46,7 +43,6 @@ if TYPE_CHECKING:
     from spacy_bioel.mentions.pipe import MentionDetector
 
 STARTER = "starter"
-CLINICAL = "clinical"  # the only preset
 _CODE_MODULE = "python_code"  # spaCy's module name for a --code file
 _UNREGISTERED = re.compile("function '([^']+)' in function registry '([^']+)'")  # spaCy's E893
 
@@ -184,7 +180,7 @@ def dictionary_pipeline(kb: str | list[str]) -> Language:
 
 def find_linker(nlp: Language) -> Linker | None:
     """Return a pipeline's first linker, under any name, or None."""
-    return next(_pipes_made_by(LINKER, nlp), None)
+    return next(pipes_made_by(LINKER, nlp), None)
 
 
 def require_linker(nlp: Language, model: str) -> Linker:
@@ -200,42 +196,23 @@ def finds_names(nlp: Language) -> bool:
     return (linker := find_linker(nlp)) is not None and linker.cfg["mentions"] == BY_DICTIONARY
 
 
-def add_context(nlp: Language) -> None:
-    """Add a `bioel_context` pipe at the end, unless the pipeline has one."""
-    if not any(_pipes_made_by(CONTEXT, nlp)):
-        nlp.add_pipe(CONTEXT, config={"spans_key": spans_key(find_linker(nlp))})
-
-
 def set_preset(nlp: Language, preset: str) -> None:
-    """Adapt a pipeline to clinical notes.
+    """Adapt a pipeline in place, as the plugin that registers the preset does.
 
-    The pipeline then recognises shorthand and abnormal lab values, and marks mentions as negated,
-    historical, and so on.
-
-    RAISES BioelError: [B492] if the preset is not "clinical".
+    RAISES BioelError: [B651, B652] if there is no such preset.
     """
-    if preset != CLINICAL:
-        raise BioelError(Errors.B492.format(found=preset))
-    if linker := find_linker(nlp):
-        notes = {"@misc": "spacy-bioel.Notes.v1", "clinical": True, "measurements": True}
-        linker.entities = RuleSet(linker.entities.rules | registry.resolve({"notes": notes}))
-        register_extensions(linker.entities.fact_names)
-        name = next(name for name, pipe in nlp.pipeline if pipe is linker)
-        nlp._pipe_configs[name].setdefault("entities", {})["notes"] = notes
-    if detector := find_detector(nlp):
-        detector.cfg["exclude"] = sorted({*detector.cfg["exclude"], *note_tables()["exclude"]})
-    add_context(nlp)
+    load_registered(PRESETS, preset)(nlp)
 
 
 def fact_names(nlp: Language) -> list[str]:
     """Return the names of facts that the linkers in a pipeline may add to links."""
-    linkers = _pipes_made_by(LINKER, nlp)
+    linkers = pipes_made_by(LINKER, nlp)
     return list(dict.fromkeys(fact for pipe in linkers for fact in pipe.entities.fact_names))
 
 
 def find_detector(nlp: Language) -> MentionDetector | None:
     """Return a pipeline's first mention detector, under any name, or None."""
-    return next(_pipes_made_by(DETECTOR, nlp), None)
+    return next(pipes_made_by(DETECTOR, nlp), None)
 
 
 def spans_key(linker: Linker | None) -> str:
@@ -243,7 +220,8 @@ def spans_key(linker: Linker | None) -> str:
     return SPANS_KEY if linker is None else str(linker.cfg["spans_key"])
 
 
-def _pipes_made_by(factory: str, nlp: Language) -> Iterator[Any]:
+def pipes_made_by(factory: str, nlp: Language) -> Iterator[Any]:
+    """Yield the pipes that a factory made, under any name."""
     return (pipe for name, pipe in nlp.pipeline if nlp.get_pipe_meta(name).factory == factory)
 
 

@@ -16,8 +16,16 @@ from typing import Any
 from spacy_bioel.errors import BioelError, Errors
 
 # Groups of entry points, with a noun for what is registered there.
-COMMANDS, ENGINES, FUNCTIONS = "commands", "engines", "functions"
-_NOUNS = {COMMANDS: "command", ENGINES: "engine", FUNCTIONS: "function"}
+COMMANDS, ENGINES, FORMATS, FUNCTIONS = "commands", "engines", "formats", "functions"
+LINK_OPTIONS, PRESETS = "link_options", "presets"
+_NOUNS = {
+    COMMANDS: "command",
+    ENGINES: "engine",
+    FORMATS: "output format",
+    FUNCTIONS: "function",
+    LINK_OPTIONS: "set of options",
+    PRESETS: "preset",
+}
 
 
 @cache
@@ -46,7 +54,8 @@ def load_registered(group: str, name: str) -> Any:
     point = _registered(group).get(name)
     if point is None:
         about = {"what": _NOUNS[group], "name": name}
-        if plugin := plugin_of(group, name):
+        plugin = name if group == LINK_OPTIONS else plugin_of(group, name)
+        if plugin:
             raise BioelError(Errors.B651.format(**about, plugin=plugin))
         known = ", ".join(registered_names(group)) or "none"
         raise BioelError(Errors.B652.format(**about, known=known))
@@ -60,17 +69,18 @@ def load_registered(group: str, name: str) -> Any:
 
 def missing_names(group: str) -> list[str]:
     """Return the names in a group that known plugins would add, if they were installed."""
-    known = [name for offers in _known_plugins().values() for name in offers.get(group, ())]
+    known = [name for offers in known_plugins().values() for name in offers.get(group, ())]
     return [name for name in known if name not in _registered(group)]
 
 
 def plugin_of(group: str, name: str) -> str:
     """Return the known plugin to which a name in a group belongs, or ""."""
-    plugins = _known_plugins().items()
+    plugins = known_plugins().items()
     return next((plugin for plugin, offers in plugins if name in offers.get(group, ())), "")
 
 
 @cache
-def _known_plugins() -> dict[str, dict[str, list[str]]]:
+def known_plugins() -> dict[str, dict[str, list[str]]]:
+    """Return what each plugin of this package registers, whether or not it is installed."""
     path = Path(__file__).with_name("known_plugins.toml")
     return tomllib.loads(path.read_text(encoding="utf8"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import asdict
 from enum import StrEnum
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Exit, Option
 
 from spacy_bioel.cli import console
+from spacy_bioel.cli.link_options import LinkOptions, LinkRun, option_classes
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.folder import has_columns
 from spacy_bioel.registered import ENGINES, load_registered
@@ -29,11 +31,14 @@ if TYPE_CHECKING:
 
 
 LOCAL = "local"  # the engine that is no plugin
+if TYPE_CHECKING:
+    from spacy_bioel.export.rows import LinkedText
+
 MentionSource = StrEnum("MentionSource", ["FOUND", "GIVEN"])
 AnnotationTool = StrEnum("AnnotationTool", ["PRODIGY", "DOCCANO"])
 
 
-@console.expand_options
+@partial(console.expand_options, plugins=option_classes())
 def link_command(
     arguments: Annotated[
         list[str],
@@ -46,6 +51,7 @@ def link_command(
         ),
     ],
     options: console.GoldPlace,
+    plugins: list[LinkOptions],
     output: Annotated[
         list[str] | None,
         Option(
@@ -69,18 +75,6 @@ def link_command(
     kb: console.MoreKbs = None,
     xrefs: Annotated[
         bool, Option("--xrefs", help="Also write the cross-references of candidates (JSON).")
-    ] = False,
-    vocabulary: Annotated[
-        str, Option("--as", help="Write ids as the first cross-reference to this vocabulary.")
-    ] = "",
-    context: Annotated[
-        bool, Option("--context", help="Also mark each mention as negated, historical, ...")
-    ] = False,
-    affirmed: Annotated[
-        bool,
-        Option(
-            "--affirmed", help="Omit mentions that are negated, conditional or about other people."
-        ),
     ] = False,
     preset: console.Preset = None,
     code: console.Code = None,
@@ -142,20 +136,17 @@ def link_command(
     from spacy_bioel.cli import inputs
     from spacy_bioel.cli.partial import check_run, counting, partial_links
     from spacy_bioel.export.rows import check_linker, link_mentions, link_texts
-    from spacy_bioel.loading import add_context, fact_names, find_linker
-    from spacy_bioel.plugins.curation.mappings import LinksAs, has_omop_ids
+    from spacy_bioel.loading import fact_names
 
     model, source = _model_and_input(arguments)
     is_given = mentions is MentionSource.GIVEN
     if preset and not format and inputs.is_plain_text(source):
         format = "whole"
-    context |= affirmed or preset is not None
-    writes_context = context and not affirmed
-    outputs = inputs.outputs_of(output or ["-"], html, xrefs=xrefs, context=writes_context)
-    context |= not is_given and ".note_nlp.csv" in outputs.values()
+    outputs = inputs.outputs_of(output or ["-"], html, xrefs=xrefs)
     console.check_distinct([source, code], [*outputs, skip_bad])
-    if is_given and context:
-        raise BioelError(Errors.B491)
+    run = LinkRun(model, preset, is_given, outputs)
+    for of_plugin in plugins:
+        of_plugin.check(run)
     place = options.key()
     if place is not None and not is_given:
         raise BioelError(Errors.B522.format(problem="--mentions given is missing", option="them"))
@@ -168,14 +159,14 @@ def link_command(
             "--format": format is not None,
             "--kb": bool(kb),
             "--xrefs": xrefs,
-            "--as": bool(vocabulary),
             "--raw-csv": raw_csv,
             "--skip-bad": skip_bad is not None,
-            "--context, --affirmed or --preset": context,
+            "--preset": preset is not None,
             "--n-process": n_process > 1,
             "--resume": resume,
             "--mentions given": is_given,
             "several --output": len(outputs) > 1,
+            **{"an option of a plugin": any(of_plugin.given() for of_plugin in plugins)},
         }
         for option, is_set in unsuited.items():
             if is_set:
@@ -192,32 +183,26 @@ def link_command(
         if is_given:
             inputs.require_linker(nlp, model)
         check_linker(nlp)
-        links_as = LinksAs(vocabulary, inputs.require_linker(nlp, model).kb) if vocabulary else None
-        if context:
-            add_context(nlp)
+        for of_plugin in plugins:
+            of_plugin.adapt(nlp, run)
         total = inputs.count_input(read, source, format)
         link: Any = link_mentions if is_given else link_texts
         link_all = partial(link, nlp, batch_size=batch_size, n_process=n_process)
         if kept is None:
             results = link_all(documents)
         else:
-            check_run(kept, nlp, code, mentions=mentions, preset=preset, context=context)
+            more = {name: value for one in plugins for name, value in one.given().items()}
+            check_run(kept, nlp, code, mentions=mentions, preset=preset, **more)
             results = kept.link(documents, link_all)
         # `closing` ends the worker processes, even if a result cannot be written.
         with counting(kept) as totals, closing(results):
-            linked = inputs.affirmed(results) if affirmed else results
-            linked = map(links_as, linked) if links_as else linked
+            linked: Iterable[LinkedText] = results
+            for of_plugin in plugins:
+                linked = of_plugin.change(linked, nlp, run)
             columns = {"facts": fact_names(nlp), "xrefs": xrefs, "raw": raw_csv}
             inputs.write_links(linked, outputs, totals, total=total, **columns)
         if is_given and not totals.mentions and not totals.failed:
             console.show_note(Warnings.W302.format(source=source))
-        if links_as and (kept_ids := links_as.kept):
-            first = ", ".join(id for id, _ in kept_ids.most_common(5))
-            about = {"n": kept_ids.total(), "name": vocabulary, "first": first}
-            console.show_note(Warnings.W412.format(**about))
-        linker = find_linker(nlp)
-        if ".note_nlp.csv" in outputs.values() and not (linker and has_omop_ids(linker.kb)):
-            console.show_note(Warnings.W415.format(kb=model))
     show_totals(totals)
 
 

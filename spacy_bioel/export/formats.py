@@ -12,9 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib import import_module
-from importlib.metadata import version
 from itertools import chain, count
 from pathlib import Path
 from types import ModuleType
@@ -42,7 +40,7 @@ from spacy_bioel.export.html import (
 )
 from spacy_bioel.export.rows import Document, JsonRow, LinkedText, to_row
 from spacy_bioel.files import replacing_file, replacing_folder
-from spacy_bioel.plugins.clinical.note_nlp import NOTE_NLP, note_nlp_rows
+from spacy_bioel.registered import FORMATS, load_registered, registered_names
 from spacy_bioel.text.normalize import escape_formula, table_line
 from spacy_bioel.types import Link, preferred_name
 
@@ -279,15 +277,20 @@ PathFormat = Callable[[Path], AbstractContextManager[Write]]
 
 SUFFIXES = (
     *(".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv", ".bioc.xml", ".bioc.json"),
-    *(".pubtator", ".ann", ".html", ".note_nlp.csv"),
+    *(".pubtator", ".ann", ".html"),
 )
 # Formats that store cross-references. An output without a suffix, such as "-" or a named pipe, is
 # JSON lines.
 WITH_XREFS = frozenset({"", ".jsonl", ".ndjson", ".json"})
-# Formats that store the context of a mention, such as its negation.
-WITH_CONTEXT = WITH_XREFS | {".csv", ".tsv", ".html", ".note_nlp.csv"}
+# Formats that store facts in columns, or whole.
+WITH_FACTS = WITH_XREFS | {".csv", ".tsv", ".html"}
 # Formats that store the errors of failed documents.
 WITH_FAILURES = WITH_XREFS | {".parquet"}
+
+
+def suffixes() -> tuple[str, ...]:
+    """Return the suffixes of all formats, with those of plugins."""
+    return *SUFFIXES, *registered_names(FORMATS)
 
 
 def format_of(
@@ -310,15 +313,14 @@ def format_of(
         for row in link_rows(document.id or "", document.text or "", document.links):
             yield [row.get(name) for name in columns]
 
+    if suffix in registered_names(FORMATS):
+        return load_registered(FORMATS, suffix)(raw=raw)
     match suffix:
         case ".json":
             return TextFormat(json_of, "[\n", between=",\n", end="\n]\n", has_failures=True)
         case ".csv" | ".tsv":
             delimiter = "," if suffix == ".csv" else "\t"
-            return _table_format(delimiter, columns, rows_of_links, raw=raw)
-        case ".note_nlp.csv":
-            rows_of = partial(note_nlp_rows, count(1), f"spacy-bioel {version('spacy-bioel')}")
-            return _table_format(",", NOTE_NLP, rows_of, raw=raw)
+            return table_format(delimiter, columns, rows_of_links, raw=raw)
         case ".pubtator":
             return TextFormat(_to_pubtator)
         case ".bioc.xml":
@@ -334,7 +336,7 @@ def format_of(
     return TextFormat(lambda document: json_of(document) + "\n", has_failures=True)
 
 
-def _table_format(
+def table_format(
     delimiter: str,
     columns: Sequence[str],
     rows_of: Callable[[LinkedText], Iterable[Iterable[object]]],

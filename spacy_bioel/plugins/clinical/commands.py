@@ -63,12 +63,12 @@ def patient_command(
     """
     from spacy_bioel.cli import inputs
     from spacy_bioel.export.rows import Totals, check_linker, link_texts
-    from spacy_bioel.plugins.clinical import patients
+    from spacy_bioel.plugins.clinical import patients, reading
 
     outputs = {name: suffix_of(name, patients.PATIENT_SUFFIXES) for name in output or ["-"]}
     console.check_distinct([*notes, code], outputs)
-    created = inputs.iso_date(created, "--created")
-    stream = inputs.stream_notes(notes, patient_column, date_column)
+    created = reading.iso_date(created, "--created")
+    stream = reading.stream_notes(notes, patient_column, date_column)
     nlp = inputs.load_model(model, more=[str(folder) for folder in kb or ()], preset="clinical")
     linker = inputs.require_linker(nlp, model)
     check_linker(nlp)

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
+from importlib.metadata import version
+from itertools import chain, count
 from typing import Any
 
+import numpy as np
+
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.export.formats import TextFormat, table_format
 from spacy_bioel.export.html import linked_candidates
 from spacy_bioel.export.rows import LinkedText
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import OMOP, STANDARD, Context
 
 NOTE_NLP = (
@@ -57,3 +64,17 @@ def _cells_of_context(context: Context) -> tuple[str, str, str]:
         said.append(f"subject={context.relative or context.experiencer}")
     exists = "Y" if context.assertion in ("present", "historical") else "N"
     return exists, "past" if context.historical else "present", ";".join(said)
+
+
+def create_format(*, raw: bool) -> TextFormat:
+    """Return the output format; its rows are numbered from 1.
+
+    raw (bool): As in `export.formats.format_of`.
+    """
+    rows_of = partial(note_nlp_rows, count(1), f"spacy-bioel {version('spacy-bioel')}")
+    return table_format(",", NOTE_NLP, rows_of, raw=raw)
+
+
+def has_omop_ids(kb: KnowledgeBase) -> bool:
+    all_xrefs = chain.from_iterable(kb.xrefs_of_all(np.arange(len(kb))))
+    return any(xref.startswith(OMOP) for xref in all_xrefs)

@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from spacy_bioel.io.table import check_row, column_indices, header_of, separator
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.plugins.curation.ids import prefix_key, split_id
 from spacy_bioel.text.normalize import table_line
-from spacy_bioel.types import OMOP, Candidate, Concept, remember
+from spacy_bioel.types import Candidate, Concept, remember
 
 _EXACT = ("skos:exactMatch", "http://www.w3.org/2004/02/skos/core#exactMatch")
 _CURIE_MAP_LINE = re.compile(r"""#\s*["']?([\w.-]+)["']?:\s*["']?(https?://[^\s"']+)""")
@@ -111,11 +110,6 @@ def sssom_lines(kb: KnowledgeBase, left_out: Counter[str]) -> list[str]:
 def _prefix_of(id: str) -> str:
     prefix, colon, _ = id.partition(":")
     return prefix if colon else (split_id(id) or ("",))[0]
-
-
-def has_omop_ids(kb: KnowledgeBase) -> bool:
-    all_xrefs = chain.from_iterable(kb.xrefs_of_all(np.arange(len(kb))))
-    return any(xref.startswith(OMOP) for xref in all_xrefs)
 
 
 class LinksAs:
