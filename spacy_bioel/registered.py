@@ -17,13 +17,14 @@ from spacy_bioel.errors import BioelError, Errors
 
 # Groups of entry points, with a noun for what is registered there.
 COMMANDS, ENGINES, FORMATS, FUNCTIONS = "commands", "engines", "formats", "functions"
-LINK_OPTIONS, PRESETS = "link_options", "presets"
+LINK_OPTIONS, MAPPINGS, PRESETS = "link_options", "mappings", "presets"
 _NOUNS = {
     COMMANDS: "command",
     ENGINES: "engine",
     FORMATS: "output format",
     FUNCTIONS: "function",
     LINK_OPTIONS: "set of options",
+    MAPPINGS: "format of mappings",
     PRESETS: "preset",
 }
 

@@ -65,7 +65,6 @@ app.command("card")(card.card)
 app.command("verify")(kb_show.verify_command)
 kb_app.command("build")(kb_build.build)
 kb_app.command("list")(kb_show.list_kbs)
-kb_app.command("export")(kb_show.export_command)
 for kb_command in (
     *(kb_show.info, kb_show.search, kb_show.show, kb_build.encode, kb_build.copy),
     *(kb_build.add, kb_build.edit, kb_build.retire, kb_build.compact),

@@ -1,4 +1,4 @@
-"""The commands `bioel check`, `bioel kb diff`, `bioel migrate` and `bioel relink`."""
+"""The commands `bioel check`, `migrate`, `relink`, `kb diff` and `kb export`."""
 
 from __future__ import annotations
 
@@ -357,3 +357,25 @@ def relink_command(
     console.show_note(f"{linked} linked again, {counts['failed']:,} failed.")
     if counts["failed"]:
         raise Exit(1)
+
+
+def export_command(
+    kb: console.Kb,
+    output: Annotated[Path, Option("--output", "-o", metavar="OUT.sssom.tsv", help="Output file.")],
+) -> None:
+    """Write the cross-references of all concepts as mappings in SSSOM.
+
+    The predicate is oboInOwl:hasDbXref, because a knowledge base does not store whether a
+    cross-reference is exact.
+
+    Example: `bioel kb export my_kb -o my_kb.sssom.tsv`
+    """
+    from spacy_bioel.plugins.curation.mappings import sssom_lines
+
+    suffix_of(str(output), (".sssom.tsv",))
+    left_out = Counter[str]()
+    with console.writing(output) as file:
+        file.writelines(sssom_lines(open_kb_argument(kb), left_out))
+    if left_out:
+        first = ", ".join(sorted(left_out)[:10])
+        console.show_note(Warnings.W414.format(n=left_out.total(), first=first))
