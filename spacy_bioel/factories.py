@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spacy.language import Language
 from spacy.tokenizer import Tokenizer
-from spacy.util import compile_infix_regex, compile_prefix_regex
+from spacy.util import compile_infix_regex, compile_prefix_regex, registry
 from thinc.api import Model
 
 from spacy_bioel.settings import (
@@ -22,6 +22,7 @@ from spacy_bioel.settings import (
 )
 
 if TYPE_CHECKING:
+    from spacy_bioel.entities import EntityRules
     from spacy_bioel.entities.rule_set import RuleSet
     from spacy_bioel.linking.pipe import Linker
     from spacy_bioel.mentions.pipe import MentionDetector
@@ -62,6 +63,23 @@ _LINKER_RULES = {
     **_MENTION_RULES,
     "chemicals": {"@misc": "spacy-bioel.Chemicals.v1"},
 }
+
+
+@registry.misc("spacy-bioel.Notes.v1")
+def create_notes_v1(
+    *, shorthand: bool = True, clinical: bool = False, measurements: bool = False
+) -> "EntityRules":
+    """Make shorthand rules for pipelines saved under this name, if the plugin that has registered
+    it as an entry point, which takes precedence, is missing.
+
+    RAISES BioelError: [B651] if the rules are more than shorthand.
+    """
+    from spacy_bioel.entities.shorthand import Shorthand
+    from spacy_bioel.registered import SPACY, refuse_if_missing
+
+    if not shorthand or clinical or measurements:
+        refuse_if_missing(SPACY, "spacy-bioel.Notes.v1")
+    return Shorthand()
 
 
 def _rule_set(entities: dict[str, Any]) -> "RuleSet":

@@ -28,7 +28,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.starter import read_starter_encoder
 from spacy_bioel.pipe import CFG, MANIFEST, SavedFiles
-from spacy_bioel.registered import PRESETS, load_registered
+from spacy_bioel.registered import PRESETS, SPACY, load_registered, refuse_if_missing
 from spacy_bioel.settings import (
     BY_DICTIONARY,
     DETECTOR,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 STARTER = "starter"
 _CODE_MODULE = "python_code"  # spaCy's module name for a --code file
 _UNREGISTERED = re.compile("function '([^']+)' in function registry '([^']+)'")  # spaCy's E893
+_NO_FACTORY = re.compile(r"\[E002\] Can't find factory for '([^']+)'")
 
 
 def import_code(path: str) -> UserCode:
@@ -98,7 +99,8 @@ def load_model(
     preset (str | None): See `set_preset`.
     options: `disable`, `exclude` and `config`, as for `spacy.load`.
     RAISES BioelError: [B071] if there is no such pipeline, [B323] if a pipeline is combined with
-        additional knowledge bases, [B501] if the config uses an unregistered function, [B541] if
+        additional knowledge bases, [B501] if the config uses an unregistered function, [B651] if
+        that belongs to a plugin that is missing, [B541] if
         there are options for a knowledge base.
     """
     nlp = _load_or_make(model, more, {k: v for k, v in options.items() if v})
@@ -125,8 +127,11 @@ def _load_or_make(model: str, more: Sequence[str], options: Mapping[str, Any]) -
         if not (match := _UNREGISTERED.search(str(error))):
             raise BioelError(Errors.B071.format(model=model, error=error)) from error
         name, registry = match.groups()
+        refuse_if_missing(SPACY, name)
         raise BioelError(Errors.B501.format(model=model, name=name, registry=registry)) from error
     except Exception as error:  # loading a damaged folder can fail in many ways
+        if match := _NO_FACTORY.search(str(error)):
+            refuse_if_missing(SPACY, match[1])
         config: dict[str, Any] = {}
         with suppress(Exception):  # the config may be what is damaged
             config = load_config(Path(model) / "config.cfg").get("components", {})

@@ -18,6 +18,7 @@ from spacy_bioel.errors import BioelError, Errors
 # Groups of entry points, with a noun for what is registered there.
 COMMANDS, ENGINES, FORMATS, FUNCTIONS = "commands", "engines", "formats", "functions"
 LINK_OPTIONS, MAPPINGS, PRESETS = "link_options", "mappings", "presets"
+SPACY = "spacy"  # in known_plugins.toml: what is registered for spaCy's configs
 _NOUNS = {
     COMMANDS: "command",
     ENGINES: "engine",
@@ -26,6 +27,7 @@ _NOUNS = {
     LINK_OPTIONS: "set of options",
     MAPPINGS: "format of mappings",
     PRESETS: "preset",
+    SPACY: "name",
 }
 
 
@@ -52,20 +54,23 @@ def load_registered(group: str, name: str) -> Any:
     RAISES BioelError: [B651] if it belongs to a plugin that is missing, [B652] if it is unknown,
         [B653] if its import fails.
     """
+    about = {"what": _NOUNS[group], "name": name}
     point = _registered(group).get(name)
     if point is None:
-        about = {"what": _NOUNS[group], "name": name}
-        plugin = name if group == LINK_OPTIONS else plugin_of(group, name)
-        if plugin:
-            raise BioelError(Errors.B651.format(**about, plugin=plugin))
+        refuse_if_missing(group, name)
         known = ", ".join(registered_names(group)) or "none"
         raise BioelError(Errors.B652.format(**about, known=known))
     try:
         return point.load()
     except Exception as error:  # a missing package of an extra, or an error in another package
-        about = {"what": _NOUNS[group], "name": name, "module": point.module}
         problem = f"{type(error).__name__}: {error}"
-        raise BioelError(Errors.B653.format(**about, error=problem)) from error
+        raise BioelError(Errors.B653.format(**about, module=point.module, error=problem)) from error
+
+
+def refuse_if_missing(group: str, name: str) -> None:
+    """Raise an error if a name belongs to a plugin. RAISES BioelError: [B651]"""
+    if plugin := name if group == LINK_OPTIONS else plugin_of(group, name):
+        raise BioelError(Errors.B651.format(what=_NOUNS[group], name=name, plugin=plugin))
 
 
 def missing_names(group: str) -> list[str]:
