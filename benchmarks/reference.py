@@ -27,10 +27,10 @@ from benchmarks.tables import table
 from spacy_bioel.cli import app
 from spacy_bioel.errors import Errors, Warnings
 from spacy_bioel.files import replacing_file
+from spacy_bioel.plugins.clinical.factories import ContextSettings
 from spacy_bioel.settings import (
     DETECTOR,
     LINKER,
-    ContextSettings,
     LinkerSettings,
     MentionSettings,
     Settings,

@@ -8,20 +8,24 @@ something is that is missing.
 from __future__ import annotations
 
 import tomllib
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
 from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.types import DeclaredFact
 
 # Groups of entry points, with a noun for what is registered there.
-COMMANDS, ENGINES, FORMATS, FUNCTIONS = "commands", "engines", "formats", "functions"
+COMMANDS, ENGINES, FACTS = "commands", "engines", "facts"
+FORMATS, FUNCTIONS = "formats", "functions"
 LINK_OPTIONS, MAPPINGS, PRESETS = "link_options", "mappings", "presets"
 SPACY = "spacy"  # in known_plugins.toml: what is registered for spaCy's configs
 _NOUNS = {
     COMMANDS: "command",
     ENGINES: "engine",
+    FACTS: "fact",
     FORMATS: "output format",
     FUNCTIONS: "function",
     LINK_OPTIONS: "set of options",
@@ -65,6 +69,19 @@ def load_registered(group: str, name: str) -> Any:
     except Exception as error:  # a missing package of an extra, or an error in another package
         problem = f"{type(error).__name__}: {error}"
         raise BioelError(Errors.B653.format(**about, module=point.module, error=problem)) from error
+
+
+@cache
+def declared_facts() -> dict[str, DeclaredFact]:
+    """Return how the facts that are declared appear in outputs, by name.
+
+    A declaration that cannot be imported is left out: what its plugin stored stays as it is.
+    """
+    facts = {}
+    for name in registered_names(FACTS):
+        with suppress(BioelError):
+            facts[name] = load_registered(FACTS, name)
+    return facts
 
 
 def refuse_if_missing(group: str, name: str) -> None:

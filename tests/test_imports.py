@@ -201,7 +201,10 @@ def test_packages_stay_within_the_table():
 def test_others_know_the_contract_of_entities_and_no_kind_of_text():
     wrong = []
     for file in FILES:
-        if room_of(file).partition("/")[0] not in ("entities", "plugins") and file != "factories.py":
+        if (
+            room_of(file).partition("/")[0] not in ("entities", "plugins")
+            and file != "factories.py"
+        ):
             modules = imported_modules(ast.parse((ROOT / file).read_text(encoding="utf8")))
             kinds = (m for m in modules if m.startswith("spacy_bioel.entities."))
             wrong += [f"{file}: {m}" for m in kinds if m != "spacy_bioel.entities.rule_set"]

@@ -11,7 +11,8 @@ from tiny import blank
 import spacy_bioel
 from spacy_bioel.errors import BioelError
 from spacy_bioel.loading import load_model
-from spacy_bioel.settings import ContextSettings, LinkerSettings, MentionSettings
+from spacy_bioel.plugins.clinical.factories import ContextSettings
+from spacy_bioel.settings import LinkerSettings, MentionSettings
 
 WRONG = [
     ({"max_candidates": True}, "max_candidates = True: expected a whole number from 1 to 10000"),

@@ -36,6 +36,7 @@ from spacy_bioel.export.html import (
     link_rows,
     linked_candidates,
     page_part,
+    plain_facts,
     start_page,
 )
 from spacy_bioel.export.rows import Document, JsonRow, LinkedText, to_row
@@ -187,7 +188,7 @@ def _to_bioc(document: LinkedText, *, xml: bool) -> BioCDocument:
         annotation.id, annotation.text = str(number), storable(row["text"])
         annotation.add_location(BioCLocation(link.start, link.end - link.start))
         infons = {"type": link.label, "identifier": row["id"], "name": row["preferred_name"]}
-        infons |= {"score": row["score"], "evidence": row["evidence"], **link.facts}
+        infons |= {"score": row["score"], "evidence": row["evidence"], **plain_facts(link)}
         annotation.infons = {
             key: storable(str(value)) for key, value in infons.items() if value is not None
         }
@@ -385,7 +386,7 @@ def to_columns(linked: LinkedText) -> JsonRow:
     """Convert a linked text to a row with `row_schema`."""
     row = to_row(linked)
     for link, columns in zip(linked.links, row["links"], strict=True):
-        others = {name: value for name, value in link.facts.items() if name not in FACTS}
+        others = {name: value for name, value in plain_facts(link).items() if name not in FACTS}
         columns["facts"] = json.dumps(others, ensure_ascii=False) if others else None
     return row
 

@@ -18,7 +18,8 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup, escape
 
-from spacy_bioel.explanation import describe_context, reason_of
+from spacy_bioel.explanation import reason_of
+from spacy_bioel.registered import declared_facts
 from spacy_bioel.types import Candidate, preferred_name, type_name
 
 # Addresses of the vocabularies' concept pages, by lower-case prefix.
@@ -148,7 +149,7 @@ PAGES = Environment(
     keep_trailing_newline=True,
 )
 PAGES.globals |= {
-    "describe": describe_context,
+    "declared_facts": declared_facts,
     "reason_of": reason_of,
     "ticks_of": ticks_of,
     "hues": _HUES,

@@ -14,7 +14,8 @@ import spacy_bioel
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.loading import set_preset
-from spacy_bioel.settings import ContextSettings, LinkerSettings, MentionSettings
+from spacy_bioel.plugins.clinical.factories import ContextSettings
+from spacy_bioel.settings import LinkerSettings, MentionSettings
 
 PIPES: dict[str, Any] = {"bioel_mentions": MentionSettings, "bioel_linker": LinkerSettings}
 CHANGES: dict[str, dict[str, Any]] = {

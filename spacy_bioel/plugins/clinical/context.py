@@ -24,7 +24,7 @@ from spacy.pipeline.pipe import Pipe
 from spacy.strings import get_string_id
 from spacy.tokens import Doc
 
-from spacy_bioel.doc import linked_groups, set_contexts, text_of
+from spacy_bioel.doc import linked_groups, set_fact, text_of
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.explanation import register_extensions
 from spacy_bioel.kb.bundled import forget_paths
@@ -101,7 +101,7 @@ class MentionContext(Pipe):
         phrases = self._find_phrases(doc) if places else []
         for key, spans in places.items():
             found = contexts(text_of(doc), self.rules, phrases, spans)
-            set_contexts(doc, found, spans_key=key)
+            set_fact(doc, "context", [context.to_fact() for context in found], spans_key=key)
         return doc
 
     def _find_phrases(self, doc: Doc) -> list[Phrase]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 from spacy.language import Language
 
-from spacy_bioel.doc import CONTEXT_VALUES
+from spacy_bioel.plugins.clinical.status import CONTEXT_VALUES
 from spacy_bioel.settings import Settings, takes
 
 CONTEXT = "bioel_context"

@@ -74,6 +74,8 @@ class ContextOptions(LinkOptions):
 
 def _affirmed(linked: Iterable[LinkedText]) -> Iterator[LinkedText]:
     """Yield documents with only their affirmed links."""
+    from spacy_bioel.plugins.clinical.status import Context
+
     for document in linked:
-        links = [link for link in document.links if link.context and link.context.is_affirmed]
+        links = [link for link in document.links if (c := Context.of(link)) and c.is_affirmed]
         yield replace(document, links=tuple(links))

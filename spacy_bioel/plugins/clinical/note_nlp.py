@@ -16,7 +16,8 @@ from spacy_bioel.export.formats import TextFormat, table_format
 from spacy_bioel.export.html import linked_candidates
 from spacy_bioel.export.rows import LinkedText
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.types import OMOP, STANDARD, Context
+from spacy_bioel.plugins.clinical.status import Context
+from spacy_bioel.types import OMOP, STANDARD
 
 NOTE_NLP = (
     *("note_nlp_id", "note_id", "section_concept_id", "snippet", "offset", "lexical_variant"),
@@ -46,7 +47,8 @@ def note_nlp_rows(numbers: Iterator[int], system: str, document: LinkedText) -> 
             own, *others = [x[len(OMOP) :] for x in candidate.xrefs if x.startswith(OMOP)] or ["0"]
             is_standard = own != "0" and STANDARD in candidate.concept.types
             pairs += [(new, own) for new in ([own] if is_standard else others or ["0"])]
-        said = _cells_of_context(link.context) if link.context else ("", "", "")
+        context = Context.of(link)
+        said = _cells_of_context(context) if context else ("", "", "")
         for pair in pairs or [("0", "0")]:
             place = next(numbers), id, 0, snippet, link.start, words
             yield [*place, *pair, system, now.date(), now, *said]

@@ -23,8 +23,9 @@ from spacy_bioel.export.pages import PAGES, address_of
 from spacy_bioel.export.rows import JsonRow, LinkedText
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.plugins.clinical.status import Context
 from spacy_bioel.text.normalize import escape_formula, table_line
-from spacy_bioel.types import Context, KbRelease
+from spacy_bioel.types import KbRelease
 
 _PACKET, _FAMILY = ".phenopacket.json", ".family.json"
 _FOLDERS = {".phenopackets": _PACKET, ".families": _FAMILY}  # with a file for each patient
@@ -66,7 +67,7 @@ class Patient:
     def add(self, note: Note, linked: LinkedText) -> None:
         self.notes[note.id, note.date] = None
         for link in linked.links:
-            context, text = link.context or Context(), str(linked.text)[link.start : link.end]
+            context, text = Context.of(link) or Context(), str(linked.text)[link.start : link.end]
             place = {"note": note.id, "date": note.date, "start": link.start, "end": link.end}
             for id in link.ids:
                 key = (context.relative or context.experiencer, id, context.assertion)

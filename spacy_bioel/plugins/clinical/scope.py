@@ -30,7 +30,7 @@ from spacy_bioel.plugins.clinical.context_rules import (
     ContextRules,
 )
 from spacy_bioel.plugins.clinical.layout import Node, is_ticked, read_layout, units_of
-from spacy_bioel.types import Context
+from spacy_bioel.plugins.clinical.status import Context
 
 Cue = tuple[int, int, str]  # start, end and status
 

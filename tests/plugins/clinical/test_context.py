@@ -8,6 +8,7 @@ from spacy.tokens import SpanGroup
 
 from spacy_bioel.doc import get_links
 from spacy_bioel.errors import BioelError
+from spacy_bioel.plugins.clinical.status import Context
 from spacy_bioel.text.sentences import sentence_borders
 
 
@@ -34,7 +35,7 @@ def contexts_of(nlp: Language, text: str) -> list[str]:
     doc = nlp.get_pipe("bioel_context")(doc)  # type: ignore[operator]
     found = []
     for link in get_links(doc):
-        said = link.context
+        said = Context.of(link)
         assert said is not None
         flags = [f for f in ("negated", "uncertain", "historical", "hypothetical")
                  if getattr(said, f)]  # fmt: skip

@@ -10,7 +10,7 @@ from spacy.language import Language
 
 from spacy_bioel.doc import get_links
 from spacy_bioel.plugins.clinical.layout import Node, read_layout, units_of
-from spacy_bioel.types import Context
+from spacy_bioel.plugins.clinical.status import Context
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -221,7 +221,7 @@ def nlp() -> Language:
 def contexts(nlp: Language, text: str, places: list[tuple[int, int]]) -> list[Context]:
     doc = nlp.make_doc(text)
     doc.spans["bioel"] = [doc.char_span(*place, alignment_mode="expand") for place in places]
-    found = [link.context for link in get_links(nlp.get_pipe("bioel_context")(doc))]  # type: ignore[operator]
+    found = [Context.of(link) for link in get_links(nlp.get_pipe("bioel_context")(doc))]  # type: ignore[operator]
     return [context for context in found if context is not None]
 
 

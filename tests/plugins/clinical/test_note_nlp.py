@@ -15,7 +15,8 @@ from spacy_bioel.export.rows import Failure, LinkedText
 from spacy_bioel.io.omop import read_athena
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.types import Candidate, Concept, Context, Link
+from spacy_bioel.plugins.clinical.status import Context
+from spacy_bioel.types import Candidate, Concept, Link
 
 COLUMNS = (
     "note_nlp_id note_id section_concept_id snippet offset lexical_variant note_nlp_concept_id "
@@ -52,8 +53,9 @@ def rows_of(*documents: LinkedText, **options: bool) -> list[dict[str, str]]:
 
 
 def linked(kb: KnowledgeBase, *ids: str, context: Context | None = None) -> LinkedText:
+    facts = {"context": context.to_fact()} if context else {}
     found = tuple(Candidate(id, 0.9, "MI", "exact", kb.fingerprint) for id in ids)
-    return LinkedText("7", TEXT, (Link(3, 5, "Condition", ids, found, context),))
+    return LinkedText("7", TEXT, (Link(3, 5, "Condition", ids, found, facts),))
 
 
 @pytest.mark.parametrize("code", CODES)
