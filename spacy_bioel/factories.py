@@ -66,7 +66,7 @@ _LINKER_RULES = {
 
 
 @registry.misc("spacy-bioel.Notes.v1")
-def create_notes_v1(
+def create_notes_without_plugin(
     *, shorthand: bool = True, clinical: bool = False, measurements: bool = False
 ) -> "EntityRules":
     """Make shorthand rules for pipelines saved under this name, if the plugin that has registered

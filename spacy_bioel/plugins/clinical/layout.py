@@ -15,9 +15,7 @@ from functools import cache, lru_cache
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-import srsly
-
-from spacy_bioel.plugins.clinical.tables import CUES_FILE
+from spacy_bioel.plugins.clinical.tables import cue_tables
 from spacy_bioel.text.sentences import FULL_LINE_RATIO, sentence_borders
 
 # A key before its value: "Allergies: none", "Fever = yes".
@@ -494,7 +492,7 @@ def units_of(text: str) -> list[int]:
 
 @cache
 def _section_names() -> frozenset[str]:
-    return frozenset(chain.from_iterable(srsly.read_json(CUES_FILE)["sections"].values()))
+    return frozenset(chain.from_iterable(cue_tables()["sections"].values()))
 
 
 def is_section_name(words: str) -> bool:

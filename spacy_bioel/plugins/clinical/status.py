@@ -102,7 +102,7 @@ def _cue_texts(value: Mapping[str, Any], text: str) -> tuple[str, ...]:
     return tuple(text[cue["start"] : cue["end"]] for cue in value["cues"])
 
 
-CONTEXT = DeclaredFact(
+CONTEXT_FACT = DeclaredFact(
     columns={
         "context": lambda value: "|".join(sorted({cue["says"] for cue in value["cues"]})) or None,
         "assertion": lambda value: value["assertion"],

@@ -9,6 +9,12 @@ import srsly
 CUES_FILE = Path(__file__).parent / "assets" / "context.json"
 
 
+def cue_tables() -> dict[str, Any]:
+    """Return the default rules of `bioel_context`: cues, pseudo-cues, ends of scopes, sections."""
+    tables: dict[str, Any] = srsly.read_json(CUES_FILE)
+    return tables
+
+
 @cache
 def note_tables() -> dict[str, Any]:
     """Return the tables of shorthand, measurements and words for clinical notes."""
