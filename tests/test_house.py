@@ -51,7 +51,7 @@ hgvs_of = None
 """,
     "linking/deep/__init__.py": "from spacy_bioel.linking import pipe\n",
     "plugins/contextual/__init__.py": "",
-    "plugins/contextual/reranker.py": "from spacy_bioel.plugins.contextual import notes\nvariant = 1\n",
+    "plugins/contextual/reranker.py": "import spacy_bioel.plugins.contextual.notes\nvariant = 1\n",
     "plugins/contextual/notes.py": "",
     "entities/variants.py": "variant = 1\n",
     "export/rows.py": "gene = genes = 1\n" + "#\n" * 500,
