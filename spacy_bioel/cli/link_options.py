@@ -68,7 +68,7 @@ def option_classes() -> list[type[LinkOptions]]:
             classes.append(load_registered(LINK_OPTIONS, plugin))
         except BioelError as error:
             hidden: Any = [
-                (f"missing_{n}", Annotated[bool, _refused(option, error)], False)
+                (f"{plugin}_{n}", Annotated[bool, _refused(option, error)], False)
                 for n, option in enumerate(known.get(plugin, ()))
             ]
             classes.append(make_dataclass(plugin, hidden, bases=(LinkOptions,), frozen=True))

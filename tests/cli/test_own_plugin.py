@@ -10,6 +10,7 @@ from kb_files import made_kb
 
 from spacy_bioel.types import Concept
 
+FILE = re.compile(r'^```\w+ title="(.+?)"\n(.*?)^```$', re.M | re.S)
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "plugins.md"
 
 
