@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 import spacy
-from confection import Config
 from spacy.language import Language
 from test_dual_encoder import with_gold
 from tiny import (
     DETECTOR,
     LINKER,
     LISTENER,
+    TOK2VEC,
     assert_same_links,
     blank,
     evidence_of,
@@ -28,12 +28,8 @@ from tiny import (
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.evaluation.run import link_gold_mentions
-from spacy_bioel.factories import MENTIONS_MODEL
 from spacy_bioel.types import AnnotatedText, Mention
 
-TOK2VEC = Config(MENTIONS_MODEL["tok2vec"]).merge(
-    {"embed": {"width": 48, "rows": [500, 200, 200, 200]}, "encode": {"width": 48, "depth": 1}}
-)
 PER_TOKEN = {"per_token": True, "vocabulary": "closed"}
 VARIANTS: dict[str, dict[str, Any]] = {
     "multi-task": {"hidden": 0, "one_task": False},
