@@ -232,6 +232,7 @@ class Errors(metaclass=_Coded):
     B392 = "Internal service error: {error}. The details are in its log; please report them together with the request."
     B393 = "Cannot listen on {host}, port {port}: {reason}. Choose another address with --host and --port; port 0 selects a free port."
     B394 = "The request body has the content type {found}, expected application/json. Set the Content-Type header."
+    B395 = "The {what} {name!r} of {module} is declared wrongly: {error}. Expected typed parameters, the first a KnowledgeBase or a Language; a route has one more, its request, which is a pydantic model like its answer. Correct it, or uninstall the package that contains it."
     B400 = "No record in {sources} is valid ({n} are bad), so nothing is written. {report} lists them. The first: {first}"
     B402 = "No name change is specified. Use --add, --remove or --rename, each with a name."
     B403 = "{id!r} in the knowledge base in {path} has no name {name!r}; its names are: {names}. Names are compared ignoring case and punctuation; nothing was changed."

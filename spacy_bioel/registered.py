@@ -17,7 +17,14 @@ from spacy_bioel.errors import BioelError, Errors
 
 # Groups of entry points, with a noun for what is registered there.
 COMMANDS, ENGINES, FUNCTIONS = "commands", "engines", "functions"
-_NOUNS = {COMMANDS: "command", ENGINES: "engine", FUNCTIONS: "function"}
+ROUTES, TOOLS = "routes", "tools"  # of the service
+NOUNS = {
+    COMMANDS: "command",
+    ENGINES: "engine",
+    FUNCTIONS: "function",
+    ROUTES: "route",
+    TOOLS: "agent tool",
+}
 
 
 @cache
@@ -27,7 +34,7 @@ def _registered(group: str) -> dict[str, EntryPoint]:
     for point in entry_points(group=f"spacy_bioel_{group}"):
         first = by_name.setdefault(point.name, point)
         if first.value != point.value:
-            about = {"what": _NOUNS[group], "name": point.name}
+            about = {"what": NOUNS[group], "name": point.name}
             raise BioelError(Errors.B650.format(**about, first=first.value, second=point.value))
     return by_name
 
@@ -45,7 +52,7 @@ def load_registered(group: str, name: str) -> Any:
     """
     point = _registered(group).get(name)
     if point is None:
-        about = {"what": _NOUNS[group], "name": name}
+        about = {"what": NOUNS[group], "name": name}
         if plugin := plugin_of(group, name):
             raise BioelError(Errors.B651.format(**about, plugin=plugin))
         known = ", ".join(registered_names(group)) or "none"
@@ -53,7 +60,7 @@ def load_registered(group: str, name: str) -> Any:
     try:
         return point.load()
     except Exception as error:  # a missing package of an extra, or an error in another package
-        about = {"what": _NOUNS[group], "name": name, "module": point.module}
+        about = {"what": NOUNS[group], "name": name, "module": point.module}
         problem = f"{type(error).__name__}: {error}"
         raise BioelError(Errors.B653.format(**about, error=problem)) from error
 

@@ -6,10 +6,11 @@ The models and the route docstrings are also the documentation in /openapi.json.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Annotated, Any
+from inspect import getdoc
+from typing import Annotated, Any, get_type_hints
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.openapi.docs import get_swagger_ui_html
@@ -24,6 +25,7 @@ from pydantic import (
     Field,
     PlainValidator,
     WithJsonSchema,
+    create_model,
     model_validator,
 )
 
@@ -31,8 +33,8 @@ from spacy_bioel import __version__
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.export.html import FACTS, columns_of
 from spacy_bioel.export.pages import PAGES
-from spacy_bioel.plugins.curation.pairs import IdVerdict
 from spacy_bioel.plugins.service import Limits
+from spacy_bioel.plugins.service.functions import offer_registered, runs_in_worker
 from spacy_bioel.plugins.service.middleware import (
     HANDLERS,
     CheckHost,
@@ -45,6 +47,7 @@ from spacy_bioel.plugins.service.middleware import (
 )
 from spacy_bioel.plugins.service.service import Service, Values
 from spacy_bioel.plugins.service.worker import LOST_TEXT_CODES, Job
+from spacy_bioel.registered import ROUTES
 from spacy_bioel.types import KbRelease
 
 _MAX_SEARCH_RESULTS = 100
@@ -199,40 +202,6 @@ class LinkAnswer(BaseModel):
     documents: list[DocumentOut]
 
 
-class CheckRequest(_Strict):
-    """A text with ids of concepts."""
-
-    text: str = Field(examples=["Marinesco-Sjogren syndrome (MONDO:0008541)"])
-
-
-class MeaningOut(BaseModel):
-    """A concept that an id or a name refers to, with its preferred name and its similarity."""
-
-    id: str
-    name: str
-    score: float | None = None
-
-
-class CheckedIdOut(BaseModel):
-    """An id in the text, and whether it means what the name next to it says."""
-
-    line: int
-    column: int
-    id: str
-    name: str = Field(description="Empty if the id stands alone")
-    verdict: IdVerdict
-    score: float | None = Field(description="Similarity of the name to a name of the concept")
-    found: MeaningOut | None = Field(description="The concept with this id, or its replacement")
-    proposals: list[MeaningOut] = Field(description="Concepts that the name may mean, best first")
-    certain: bool = Field(description="Whether the id can be replaced by that of `found`")
-
-
-class CheckAnswer(BaseModel):
-    """The ids of a text, in the order of the text."""
-
-    findings: list[CheckedIdOut]
-
-
 class ConceptOut(BaseModel):
     """A concept of the knowledge base."""
 
@@ -349,10 +318,7 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
         content = b'{"documents":[%s]}' % b",".join(answer.row for answer in answers)
         return Response(content, media_type="application/json")
 
-    @app.post("/check", response_model=CheckAnswer, **posted)
-    def check(request: CheckRequest) -> Values:
-        """Check that the ids in a text exist, and mean what the names next to them say."""
-        return {"findings": service.check(request.text)}
+    _add_registered(app, service, posted)
 
     @app.get("/concepts/{id:path}", response_model=ConceptOut, responses=problems(404, 422, 503))
     def concept(id: str) -> Values:
@@ -380,6 +346,41 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
     def info() -> Values:
         """Return the service's model, knowledge bases, versions and limits."""
         return service.about() | {"limits": limits}
+
+
+def _add_registered(app: FastAPI, service: Service, posted: Any) -> None:
+    """Add the routes of other packages; a route that cannot be used answers with the reason."""
+
+    def add(name: str, function: Callable[..., Any]) -> None:
+        _, request_type, answer_type = get_type_hints(function, include_extras=True).values()
+        strict_type = create_model(
+            request_type.__name__, __base__=(_Strict, request_type), __doc__=request_type.__doc__
+        )
+
+        def here(request: Any) -> Any:
+            service.refuse_long(dict(request).values())
+            return function(service.kb, request)
+
+        async def in_worker(request: Any) -> Response:
+            service.refuse_long(dict(request).values())
+            # No other process could find the strict type.
+            sent = request_type.model_construct(request.model_fields_set, **dict(request))
+            return Response(await service.call(function, sent), media_type="application/json")
+
+        endpoint = in_worker if runs_in_worker(function) else here
+        endpoint.__annotations__["request"] = strict_type
+        about: Any = {"name": function.__name__, "description": getdoc(function)}
+        app.post(f"/{name}", response_model=answer_type, **about, **posted)(endpoint)
+
+    for name, error in offer_registered(ROUTES, ["link"], add).items():
+        app.post(f"/{name}", include_in_schema=False)(_refusing(error))
+
+
+def _refusing(error: BioelError) -> Callable[[], None]:
+    def refuse() -> None:
+        raise error
+
+    return refuse
 
 
 def _add_probes(app: FastAPI, service: Service, metrics: Metrics) -> None:

@@ -41,7 +41,11 @@ from spacy_bioel.plugins.service.worker import Answer
 _SERVER_LOGGER = logging.getLogger("uvicorn.error")
 _MAX_MESSAGE_LENGTH = 500  # a message may quote the request
 # Other errors are internal: 500.
-_STATUS_OF_CODES = {"B337": 404, "B637": 404, "B386": 422, "B387": 503, "B563": 503}
+_STATUS_OF_CODES = {
+    **{"B337": 404, "B637": 404, "B386": 422, "B387": 503, "B563": 503},
+    # In functions of other packages.
+    **{"B392": 500, "B395": 501, "B560": 503, "B561": 503, "B653": 501},
+}
 _TRY_AGAIN = {"B387", "B389", "B391", "B563"}  # loading, busy, or ending
 
 

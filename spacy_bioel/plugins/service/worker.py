@@ -7,12 +7,13 @@ import json
 import multiprocessing
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from threading import Timer
-from typing import Any
+from typing import Any, ClassVar, cast
 
+from pydantic_core import to_json
 from spacy.language import Language
 
 from spacy_bioel.errors import BioelError, Errors, crash_report
@@ -69,17 +70,50 @@ class Job:
 
     def failed_answer(self, message: str) -> Answer:
         """Create the answer for a text that was not linked; `message` is from `Errors`."""
-        code, _, message = message[1:].partition("] ")
         # Lone surrogates cannot be encoded; they are replaced as in other rows.
         id = self.document[1] and self.document[1].encode("utf8", "replace").decode("utf8")
-        return self.answer(LinkedText(id, None, error=Failure(code, message)))
+        return self.answer(LinkedText(id, None, error=_failure(message)))
+
+
+def _failure(message: str) -> Failure:
+    code, _, text = message[1:].partition("] ")
+    return Failure(code, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a function of another package, whose first argument is the pipeline.
+
+    arguments, named (tuple, dict): Other arguments, by position and by name; picklable.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    named: dict[str, Any]
+    n_characters: ClassVar = 0
+
+    def answer(self, nlp: Language) -> Answer:
+        """Call the function. RAISES BioelError: Its error; [B392] for an error that is a bug."""
+        try:
+            content = to_json(self.function(nlp, *self.arguments, **self.named))
+        except BioelError:
+            raise
+        except Exception as error:  # reported without its message, which may quote a text
+            print(crash_report(error, max_length=0), end="", file=sys.stderr)
+            raise BioelError(Errors.B392.format(error=type(error).__name__)) from error
+        return Answer(content, 0, 0, None)
+
+    def failed_answer(self, message: str) -> Answer:
+        """Create the answer for a call whose worker was lost; `message` is from `Errors`."""
+        return Answer(b"", 0, 0, _failure(message))
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer for a text.
+    """The answer for a text, or to a call.
 
-    row (bytes): Row as in `bioel link`, as JSON. The row of a failed text has an error.
+    row (bytes): Row as in `bioel link`, as JSON. The row of a failed text has an error. For a call,
+        what the function returned.
     n_linked, n_nil (int): Mentions with and without an id.
     error (Failure | None): The error in the row.
     """
@@ -146,11 +180,14 @@ class LoadedPipeline:
         self._linker.set_kb(setting)
         list(link_texts(self._nlp, [(_WARM_UP_TEXT, None)]))
 
-    def link(self, jobs: list[Job]) -> list[Answer]:
-        """Link texts in one batch."""
-        documents = [job.document for job in jobs]
+    def link(self, jobs: Sequence[Job | Call]) -> list[Answer]:
+        """Link texts in one batch, or make one call."""
+        if isinstance(jobs[0], Call):
+            return [jobs[0].answer(self._nlp)]
+        texts = cast("Sequence[Job]", jobs)
+        documents = [job.document for job in texts]
         linked = link_texts(self._nlp, documents, batch_size=len(documents))
-        return [job.answer(text) for job, text in zip(jobs, linked, strict=True)]
+        return [job.answer(text) for job, text in zip(texts, linked, strict=True)]
 
     def kill(self) -> None:
         """Do nothing: a thread cannot be killed."""
@@ -191,8 +228,11 @@ class WorkerProcess:
         """Switch as `LoadedPipeline.set_kb` does. RAISES WorkerLost: If the process died."""
         self.kb = self._ask("set_kb", setting)
 
-    def link(self, jobs: list[Job]) -> list[Answer]:
-        """Link texts in one batch. RAISES WorkerLost: If the process died, or was too slow."""
+    def link(self, jobs: Sequence[Job | Call]) -> list[Answer]:
+        """Link or call as `LoadedPipeline` does.
+
+        RAISES WorkerLost: If the process died, or was too slow.
+        """
         answers: list[Answer] = self._ask("link", jobs, seconds=self._deadline)
         return answers
 
