@@ -49,12 +49,12 @@ class CheckAnswer(BaseModel):
     findings: list[CheckedIdOut]
 
 
-def check(kb: KnowledgeBase, request: CheckRequest) -> CheckAnswer:
+def check_request(kb: KnowledgeBase, request: CheckRequest) -> CheckAnswer:
     """Check that the ids in a text exist, and mean what the names next to them say."""
     return CheckAnswer.model_validate({"findings": _findings(kb, request.text)})
 
 
-def check_ids(
+def check_for_agent(
     kb: KnowledgeBase,
     text: Annotated[
         str, Field(description="Text or Markdown with names and ids: 'Seizure (HP:0001250)'")
@@ -73,7 +73,7 @@ def check_ids(
     return {"findings": shown[:_MAX_FINDINGS], "checked": len(findings)}
 
 
-check_ids.instructions = "Check your answer with check_ids."  # type: ignore[attr-defined]
+check_for_agent.instructions = "Check your answer with check_ids."  # type: ignore[attr-defined]
 
 
 def _findings(kb: KnowledgeBase, text: str) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from inspect import getdoc
 from typing import Annotated, Any, get_type_hints
@@ -318,7 +319,7 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
         content = b'{"documents":[%s]}' % b",".join(answer.row for answer in answers)
         return Response(content, media_type="application/json")
 
-    _add_registered(app, service, posted)
+    _add_others(app, service, posted)
 
     @app.get("/concepts/{id:path}", response_model=ConceptOut, responses=problems(404, 422, 503))
     def concept(id: str) -> Values:
@@ -348,39 +349,38 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
         return service.about() | {"limits": limits}
 
 
-def _add_registered(app: FastAPI, service: Service, posted: Any) -> None:
+def _add_others(app: FastAPI, service: Service, posted: Any) -> None:
     """Add the routes of other packages; a route that cannot be used answers with the reason."""
 
     def add(name: str, function: Callable[..., Any]) -> None:
-        _, request_type, answer_type = get_type_hints(function, include_extras=True).values()
-        strict_type = create_model(
-            request_type.__name__, __base__=(_Strict, request_type), __doc__=request_type.__doc__
-        )
+        hints = get_type_hints(function, include_extras=True).items()
+        _, (parameter, request_type), (_, answer_type) = hints
+        about: Any = {"name": name, "description": getdoc(function), "response_model": answer_type}
 
-        def here(request: Any) -> Any:
-            service.refuse_long(dict(request).values())
-            return function(service.kb, request)
+        def bound(request: _Strict) -> Callable[..., Any]:
+            values = dict(request)
+            service.refuse_long(values.values())
+            # Of its own type, because a worker process could not find the strict one.
+            own = request_type.model_construct(request.model_fields_set, **values)
+            return partial(function, **{parameter: own})
 
-        async def in_worker(request: Any) -> Response:
-            service.refuse_long(dict(request).values())
-            # No other process could find the strict type.
-            sent = request_type.model_construct(request.model_fields_set, **dict(request))
-            return Response(await service.call(function, sent), media_type="application/json")
+        def here(request: _Strict) -> Any:
+            return bound(request)(service.kb)
+
+        async def in_worker(request: _Strict) -> Response:
+            return Response(await service.call(bound(request)), media_type="application/json")
 
         endpoint = in_worker if runs_in_worker(function) else here
-        endpoint.__annotations__["request"] = strict_type
-        about: Any = {"name": function.__name__, "description": getdoc(function)}
-        app.post(f"/{name}", response_model=answer_type, **about, **posted)(endpoint)
+        endpoint.__annotations__["request"] = create_model(
+            request_type.__name__, __base__=(_Strict, request_type), __doc__=request_type.__doc__
+        )
+        app.post(f"/{name}", **about, **posted)(endpoint)
 
-    for name, error in offer_registered(ROUTES, ["link"], add).items():
-        app.post(f"/{name}", include_in_schema=False)(_refusing(error))
-
-
-def _refusing(error: BioelError) -> Callable[[], None]:
-    def refuse() -> None:
+    def refuse(error: BioelError) -> None:
         raise error
 
-    return refuse
+    for name, error in offer_registered(ROUTES, ["link"], add).items():
+        app.post(f"/{name}", include_in_schema=False)(partial(refuse, error))
 
 
 def _add_probes(app: FastAPI, service: Service, metrics: Metrics) -> None:

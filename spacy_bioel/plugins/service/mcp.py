@@ -84,11 +84,11 @@ def make_agent_tools(service: Service) -> MCPServer[Any]:
     tools: list[Tool] = []
     instructions = [_INSTRUCTIONS]
 
-    def tool(function: Callable[..., Any], name: str | None = None) -> None:
-        tools.append(Tool.from_function(function, name, annotations=hints))
+    def tool(function: Callable[..., Any]) -> None:
+        tools.append(Tool.from_function(function, annotations=hints))
 
     def add(name: str, function: Callable[..., Any]) -> None:
-        tool(_as_tool(service, function), name)
+        tool(_as_tool(service, name, function))
         instructions.extend(filter(None, [getattr(function, "instructions", "")]))
 
     @tool
@@ -153,7 +153,7 @@ def make_agent_tools(service: Service) -> MCPServer[Any]:
     )
 
 
-def _as_tool(service: Service, function: Callable[..., Any]) -> Callable[..., Any]:
+def _as_tool(service: Service, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function with the parameters of another, but for the first, which it provides."""
 
     in_worker = runs_in_worker(function)
@@ -161,14 +161,15 @@ def _as_tool(service: Service, function: Callable[..., Any]) -> Callable[..., An
     async def call(**arguments: Any) -> Any:
         await service.ready()
         service.refuse_long(arguments.values())
+        bound = partial(function, **arguments)
         if in_worker:
-            return json.loads(await service.call(function, **arguments))
-        return await asyncio.to_thread(function, service.kb, **arguments)
+            return json.loads(await service.call(bound))
+        return await asyncio.to_thread(bound, service.kb)
 
     of_function = signature(function, eval_str=True)
     parameters = list(of_function.parameters.values())[1:]
     call.__signature__ = of_function.replace(parameters=parameters)  # type: ignore[attr-defined]
-    call.__name__, call.__doc__ = function.__name__, function.__doc__
+    call.__name__, call.__doc__ = name, function.__doc__
     return call
 
 

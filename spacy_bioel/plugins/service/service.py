@@ -371,17 +371,16 @@ class Service:
         remaining = iter(linked)
         return [answer or next(remaining) for answer in answers]
 
-    async def call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> bytes:
-        """Call a function of another package with a pipeline as its first argument.
+    async def call(self, function: Callable[[Language], Any]) -> bytes:
+        """Call a function of another package with a pipeline.
 
         RETURNS (bytes): What it returns, as JSON.
         RAISES BioelError: The error of the function; [B560] or [B561] if its worker was lost; the
             same errors as `link`.
         """
-        call = Call(function, arguments, named)
-        (answer,) = await asyncio.wrap_future(self.submit([call]))
+        (answer,) = await asyncio.wrap_future(self.submit([Call(function)]))
         if answer.error is not None:
-            raise BioelError(f"[{answer.error.code}] {answer.error.message}")
+            raise BioelError(answer.error.message)
         return answer.row
 
     def refuse_long(self, values: Iterable[object]) -> None:

@@ -70,32 +70,23 @@ class Job:
 
     def failed_answer(self, message: str) -> Answer:
         """Create the answer for a text that was not linked; `message` is from `Errors`."""
+        code, _, message = message[1:].partition("] ")
         # Lone surrogates cannot be encoded; they are replaced as in other rows.
         id = self.document[1] and self.document[1].encode("utf8", "replace").decode("utf8")
-        return self.answer(LinkedText(id, None, error=_failure(message)))
-
-
-def _failure(message: str) -> Failure:
-    code, _, text = message[1:].partition("] ")
-    return Failure(code, text)
+        return self.answer(LinkedText(id, None, error=Failure(code, message)))
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a function of another package, whose first argument is the pipeline.
+    """A call of a function of another package with a pipeline; picklable for worker processes."""
 
-    arguments, named (tuple, dict): Other arguments, by position and by name; picklable.
-    """
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    named: dict[str, Any]
+    function: Callable[[Language], Any]
     n_characters: ClassVar = 0
 
     def answer(self, nlp: Language) -> Answer:
         """Call the function. RAISES BioelError: Its error; [B392] for an error that is a bug."""
         try:
-            content = to_json(self.function(nlp, *self.arguments, **self.named))
+            content = to_json(self.function(nlp))
         except BioelError:
             raise
         except Exception as error:  # reported without its message, which may quote a text
@@ -105,7 +96,7 @@ class Call:
 
     def failed_answer(self, message: str) -> Answer:
         """Create the answer for a call whose worker was lost; `message` is from `Errors`."""
-        return Answer(b"", 0, 0, _failure(message))
+        return Answer(b"", 0, 0, Failure(message[1:5], message))
 
 
 @dataclass(frozen=True, slots=True)

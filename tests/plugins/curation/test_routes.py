@@ -4,7 +4,7 @@ import pytest
 
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.plugins.curation.routes import CheckRequest, check, check_ids
+from spacy_bioel.plugins.curation.routes import CheckRequest, check_for_agent, check_request
 from spacy_bioel.types import Concept
 
 
@@ -17,15 +17,15 @@ def kb(tmp_path_factory) -> KnowledgeBase:
 
 def test_check(kb):
     text = "Narcan (X:1).\nClonidine (X:1)"
-    first, second = check(kb, CheckRequest(text=text)).model_dump()["findings"]
+    first, second = check_request(kb, CheckRequest(text=text)).model_dump()["findings"]
     assert (first["verdict"], first["line"], first["column"]) == ("synonym", 1, 9)
     assert (second["verdict"], second["found"]["name"]) == ("other concept", "Naloxone")
     assert second["proposals"] == [{"id": "X:2", "name": "Clonidine", "score": 1.0}]
-    assert check(kb, CheckRequest(text="")).findings == []
+    assert check_request(kb, CheckRequest(text="")).findings == []
 
 
 def test_check_ids(kb):
-    found = check_ids(kb, "Narcan (X:1), clonidine (X:1), X:9 and MONDO:0008541")
+    found = check_for_agent(kb, "Narcan (X:1), clonidine (X:1), X:9 and MONDO:0008541")
     assert found["checked"] == 4
     assert [(f["name"], f["id"], f["verdict"]) for f in found["findings"]] == [
         ("clonidine", "X:1", "other concept"),
@@ -33,4 +33,4 @@ def test_check_ids(kb):
         ("", "MONDO:0008541", "not checked"),
     ]
     assert found["findings"][0]["proposals"][0]["id"] == "X:2"
-    assert len(check_ids(kb, "X:9 " * 300)["findings"]) == 200
+    assert len(check_for_agent(kb, "X:9 " * 300)["findings"]) == 200
