@@ -31,10 +31,11 @@ from pydantic import (
 )
 
 from spacy_bioel import __version__
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
 from spacy_bioel.export.html import FACTS, columns_of
 from spacy_bioel.export.pages import PAGES
 from spacy_bioel.plugins.service import Limits
+from spacy_bioel.plugins.service.errors import ServiceErrors
 from spacy_bioel.plugins.service.functions import offer_registered, runs_in_worker
 from spacy_bioel.plugins.service.middleware import (
     HANDLERS,
@@ -304,7 +305,7 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
     async def link(request: LinkRequest) -> Response:
         """Find and link the mentions in texts."""
         if len(request.texts) > limits.texts:
-            message = Errors.B383.format(found=len(request.texts), most=limits.texts)
+            message = ServiceErrors.B383.format(found=len(request.texts), most=limits.texts)
             raise Refusal(422, message, where="body.texts")
         jobs = [
             Job((text.text, text.id), request.candidates, request.xrefs, request.explain)
@@ -393,7 +394,7 @@ def _add_probes(app: FastAPI, service: Service, metrics: Metrics) -> None:
     async def readyz() -> dict[str, str]:
         """Report whether the pipeline is loaded and has linked a text."""
         if not service.is_ready:
-            raise BioelError(Errors.B387)
+            raise BioelError(ServiceErrors.B387)
         return {"status": "ready"}
 
     @app.get("/metrics", include_in_schema=False)
@@ -419,4 +420,6 @@ def _require_json(request: Request) -> None:
     """Check the content type. RAISES Refusal: [B394] if it is not JSON."""
     content_type = request.headers.get("content-type", "")
     if content_type.partition(";")[0].strip().lower() != "application/json":
-        raise Refusal(415, Errors.B394.format(found=content_type[:80] or "none"), where="header")
+        raise Refusal(
+            415, ServiceErrors.B394.format(found=content_type[:80] or "none"), where="header"
+        )

@@ -14,6 +14,7 @@ from spacy.language import Language
 
 from spacy_bioel.errors import LOGGER, BioelError, Errors
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.plugins.service.errors import ServiceErrors
 from spacy_bioel.registered import NOUNS, load_registered, registered_names
 
 
@@ -49,7 +50,7 @@ def offer_registered(
         try:
             offer(name, function)
         except Exception as error:  # raised for types that are missing, or cannot be used
-            message = Errors.B395.format(**about, module=module, error=error)
+            message = ServiceErrors.B395.format(**about, module=module, error=error)
             unusable[name] = BioelError(message)
     for reason in unusable.values():
         LOGGER.error("%s", reason)

@@ -20,8 +20,9 @@ from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field, ValidationError
 
 from spacy_bioel import __version__
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
 from spacy_bioel.loading import check_there, load_model
+from spacy_bioel.plugins.service.errors import ServiceErrors
 from spacy_bioel.plugins.service.functions import offer_registered, runs_in_worker
 from spacy_bioel.plugins.service.service import Service, Values
 from spacy_bioel.plugins.service.worker import Job
@@ -72,7 +73,9 @@ class _Server(MCPServer[Any]):
                 raise
             first = cause.errors()[0]
             where, problem = ".".join(map(str, first["loc"])), first["msg"]
-            raise ToolError(Errors.B487.format(name=where, tool=name, problem=problem)) from error
+            raise ToolError(
+                ServiceErrors.B487.format(name=where, tool=name, problem=problem)
+            ) from error
 
 
 def make_agent_tools(service: Service) -> MCPServer[Any]:

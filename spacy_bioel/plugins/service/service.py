@@ -16,10 +16,11 @@ import spacy
 from spacy.language import Language
 
 from spacy_bioel import __version__
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.bundled import KbSetting, open_kbs, open_setting
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, search_names
+from spacy_bioel.plugins.service.errors import ServiceErrors
 from spacy_bioel.plugins.service.worker import (
     Answer,
     Call,
@@ -162,7 +163,7 @@ class Service:
         """End workers, threads after their current batch, and all requests, with error B563."""
         with self._changed:
             self._closed = True
-            self._end_all(BioelError(Errors.B563))
+            self._end_all(BioelError(ServiceErrors.B563))
             pipelines = list(self._pipelines)
             self._changed.notify_all()
         for pipeline in pipelines:
@@ -182,7 +183,7 @@ class Service:
             if self.failure is not None or not jobs:
                 request.end(self.failure)
             elif self._closed:
-                request.end(BioelError(Errors.B563))
+                request.end(BioelError(ServiceErrors.B563))
             else:
                 self._requests.append(request)
                 self._open.add(request)
@@ -387,7 +388,9 @@ class Service:
         """Check the strings among values. RAISES BioelError: [B386] if one is too long."""
         for value in values:
             if isinstance(value, str) and len(value) > self.max_characters:
-                raise BioelError(Errors.B386.format(found=len(value), most=self.max_characters))
+                raise BioelError(
+                    ServiceErrors.B386.format(found=len(value), most=self.max_characters)
+                )
 
     def concept(self, id: str) -> Values:
         """Look up a concept. RAISES BioelError: [B337] for an unknown id, [B387] while loading."""
@@ -417,7 +420,7 @@ class Service:
     def kb(self) -> KnowledgeBase:
         """The current knowledge base. RAISES BioelError: [B387] while loading."""
         if not self.is_ready:
-            raise BioelError(Errors.B387)
+            raise BioelError(ServiceErrors.B387)
         return self._kb
 
     def about(self) -> Values:
@@ -461,7 +464,7 @@ class Service:
     def _refuse_long_text(self, job: Job) -> Answer | None:
         if job.n_characters <= self.max_characters:
             return None
-        message = Errors.B386.format(found=job.n_characters, most=self.max_characters)
+        message = ServiceErrors.B386.format(found=job.n_characters, most=self.max_characters)
         answer = job.failed_answer(message)
         self.observe([answer])
         return answer

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, cast
 from pydantic_core import to_json
 from spacy.language import Language
 
-from spacy_bioel.errors import BioelError, Errors, crash_report
+from spacy_bioel.errors import BioelError, crash_report
 from spacy_bioel.export.rows import (
     Document,
     Failure,
@@ -32,6 +32,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import UserCode, find_linker
 from spacy_bioel.parallel import use_one_thread
+from spacy_bioel.plugins.service.errors import ServiceErrors
 
 # Linking one text in advance opens files and computes values that all later texts need.
 _WARM_UP_TEXT = "Naloxone reversed the hypotension of mice that had been given clonidine."
@@ -91,7 +92,7 @@ class Call:
             raise
         except Exception as error:  # reported without its message, which may quote a text
             print(crash_report(error, max_length=0), end="", file=sys.stderr)
-            raise BioelError(Errors.B392.format(error=type(error).__name__)) from error
+            raise BioelError(ServiceErrors.B392.format(error=type(error).__name__)) from error
         return Answer(content, 0, 0, None)
 
     def failed_answer(self, message: str) -> Answer:
@@ -146,7 +147,7 @@ class LoadedPipeline:
         nlp = self._load()
         linker = find_linker(nlp)
         if linker is None:
-            raise BioelError(Errors.B388.format(pipes=", ".join(nlp.pipe_names) or "none"))
+            raise BioelError(ServiceErrors.B388.format(pipes=", ".join(nlp.pipe_names) or "none"))
         check_linker(nlp)
         (linked,) = link_texts(nlp, [(_WARM_UP_TEXT, None)])
         if linked.error is not None:
@@ -213,7 +214,7 @@ class WorkerProcess:
         try:
             self.kb, self.setting, self.meta = self._ask("load")
         except WorkerLost as lost:
-            raise BioelError(Errors.B562.format(how=lost.how)) from lost
+            raise BioelError(ServiceErrors.B562.format(how=lost.how)) from lost
 
     def set_kb(self, setting: KbSetting) -> None:
         """Switch as `LoadedPipeline.set_kb` does. RAISES WorkerLost: If the process died."""
@@ -250,9 +251,9 @@ class WorkerProcess:
             self._process.join(_MAX_EXIT_SECONDS)
             self._connection.close()
             how = describe_exit(self._process)
-            message = Errors.B561.format(how=how)
+            message = ServiceErrors.B561.format(how=how)
             if self._is_overdue:
-                message = Errors.B560.format(seconds=self._deadline)
+                message = ServiceErrors.B560.format(seconds=self._deadline)
             raise WorkerLost(how, message) from error
         finally:
             timer.cancel()
