@@ -33,7 +33,7 @@ from pydantic import (
 from spacy_bioel import __version__
 from spacy_bioel.errors import BioelError
 from spacy_bioel.export.html import FACTS, columns_of
-from spacy_bioel.export.pages import PAGES
+from spacy_bioel.export.pages import pages_of
 from spacy_bioel.plugins.service import Limits
 from spacy_bioel.plugins.service.errors import ServiceErrors
 from spacy_bioel.plugins.service.functions import offer_registered, runs_in_worker
@@ -284,7 +284,8 @@ def create_app(service: Service, limits: Limits, *, hosts: Collection[str] = ())
     app.add_middleware(MeasureRequests, metrics=metrics)
     _add_api(app, service, limits)
     _add_probes(app, service, metrics)
-    _add_page(app, "/", PAGES.get_template("service.html").render(columns=columns_of(FACTS)))
+    page = pages_of(__package__).get_template("service.html").render(columns=columns_of(FACTS))
+    _add_page(app, "/", page)
     swagger = get_swagger_ui_html(
         openapi_url="openapi.json",
         title="spacy-bioel: API",

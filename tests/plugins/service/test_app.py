@@ -294,9 +294,9 @@ def test_the_pages_need_nothing_from_elsewhere(client):
 
 
 def test_functions_of_pages_are_written_once():
-    folder, names = files("spacy_bioel") / "templates", Counter()
-    for name in ("mentions", "links", "service"):
-        script = (folder / f"{name}.js").read_text("utf8")
+    names = Counter[str]()
+    for name in ("templates/mentions", "templates/links", "plugins/service/templates/service"):
+        script = (files("spacy_bioel") / f"{name}.js").read_text("utf8")
         names.update(re.findall(r"^(?:async )?function (\w+)", script, re.M))
     # Each page has its own `showId`.
     assert {name for name, n in names.items() if n > 1} == {"showId"}
