@@ -51,7 +51,8 @@ class CheckAnswer(BaseModel):
 
 def check_request(kb: KnowledgeBase, request: CheckRequest) -> CheckAnswer:
     """Check that the ids in a text exist, and mean what the names next to them say."""
-    return CheckAnswer.model_validate({"findings": _findings(kb, request.text)})
+    findings = map(finding_record, _checker_of(kb).check_text(request.text))
+    return CheckAnswer.model_validate({"findings": list(findings)})
 
 
 def check_for_agent(
@@ -66,18 +67,15 @@ def check_for_agent(
     `found` (the concept with the id, or its replacement) and `proposals` (concepts that the
     name may mean, best first). `checked` counts all ids.
     """
-    findings = _findings(kb, text)
+    checked = _checker_of(kb).check_text(text)
+    shown = [c for c in checked if c.is_wrong or c.verdict is IdVerdict.NOT_CHECKED]
+    records = map(finding_record, shown[:_MAX_FINDINGS])
     keys = ("line", "name", "id", "verdict", "found", "proposals")
-    right = ("agrees", "synonym", "close")
-    shown = [{key: f[key] for key in keys} for f in findings if f["verdict"] not in right]
-    return {"findings": shown[:_MAX_FINDINGS], "checked": len(findings)}
+    findings = [{key: record[key] for key in keys} for record in records]
+    return {"findings": findings, "checked": len(checked)}
 
 
 check_for_agent.instructions = "Check your answer with check_ids."  # type: ignore[attr-defined]
-
-
-def _findings(kb: KnowledgeBase, text: str) -> list[dict[str, Any]]:
-    return [finding_record(found) for found in _checker_of(kb).check_text(text)]
 
 
 @lru_cache(maxsize=1)
