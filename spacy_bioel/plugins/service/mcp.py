@@ -1,4 +1,4 @@
-"""Tools for agents over MCP: link a text, look up and search for concepts, and those of others.
+"""Tools for agents over MCP: link a text, look up and search for concepts; tools of other packages.
 
 Answers are short, because an agent reads each answer in full.
 """
@@ -158,7 +158,6 @@ def make_agent_tools(service: Service) -> MCPServer[Any]:
 
 def _as_tool(service: Service, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function with the parameters of another, but for the first, which it provides."""
-
     in_worker = runs_in_worker(function)
 
     async def call(**arguments: Any) -> Any:

@@ -385,7 +385,10 @@ class Service:
         return answer.row
 
     def refuse_long(self, values: Iterable[object]) -> None:
-        """Check the strings among values. RAISES BioelError: [B386] if one is too long."""
+        """Check the strings among values, but not in lists and objects.
+
+        RAISES BioelError: [B386] if one is too long.
+        """
         for value in values:
             if isinstance(value, str) and len(value) > self.max_characters:
                 raise BioelError(
