@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
 from enum import Enum
 from functools import partial, reduce
+from importlib import import_module
 from inspect import cleandoc, getsource
 from operator import getitem
 from pathlib import Path
@@ -223,13 +224,24 @@ def _default(param: Any) -> str:
     return f"`{getattr(value, 'value', value)}`"
 
 
-def codes(messages: type) -> str:
+def messages_of(kind: type) -> list[tuple[str, str]]:
+    """Return the codes and messages of the engine and of all plugins, sorted by code.
+
+    kind (type): `Errors` or `Warnings`.
+    """
+    for path in (ROOT / "spacy_bioel").glob("plugins/*/errors.py"):
+        import_module(f"spacy_bioel.plugins.{path.parent.name}.errors")
+    return sorted(
+        (name, getattr(owner, name).removeprefix(f"[{name}] "))
+        for owner in (kind, *kind.__subclasses__())
+        for name in vars(owner)
+        if re.fullmatch(r"[A-Z]\d{3}", name)
+    )
+
+
+def codes(kind: type) -> str:
     """Return a table of codes and messages, with message fields in italics."""
-    names = sorted(name for name in vars(messages) if re.fullmatch(r"[A-Z]\d{3}", name))
-    lines = []
-    for name in names:
-        text = getattr(messages, name).removeprefix(f"[{name}] ")
-        lines.append([f'<a id="{name}"></a>{name}', _cell(text)])
+    lines = [[f'<a id="{code}"></a>{code}', _cell(text)] for code, text in messages_of(kind)]
     return table(["code", "message"], lines)
 
 

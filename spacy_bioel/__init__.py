@@ -70,7 +70,7 @@ _LAZY_MODULES = {
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    from spacy_bioel import registered
+    import spacy_bioel.registered as registered
 
     if name in _LAZY_MODULES:
         return getattr(import_module(f"{__name__}.{_LAZY_MODULES[name]}"), name)
@@ -82,7 +82,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    from spacy_bioel import registered
+    import spacy_bioel.registered as registered
 
     names = registered.registered_names(registered.FUNCTIONS)
     return sorted({*globals(), *_LAZY_MODULES, *names})

@@ -21,8 +21,9 @@ from spacy_bioel.types import DeclaredFact
 COMMANDS, ENGINES, FACTS = "commands", "engines", "facts"
 FORMATS, FUNCTIONS = "formats", "functions"
 LINK_OPTIONS, MAPPINGS, PRESETS = "link_options", "mappings", "presets"
+ROUTES, TOOLS = "routes", "tools"  # of the service
 SPACY = "spacy"  # in known_plugins.toml: what is registered for spaCy's configs
-_NOUNS = {
+NOUNS = {
     COMMANDS: "command",
     ENGINES: "engine",
     FACTS: "fact",
@@ -31,6 +32,8 @@ _NOUNS = {
     LINK_OPTIONS: "set of options",
     MAPPINGS: "format of mappings",
     PRESETS: "preset",
+    ROUTES: "route",
+    TOOLS: "agent tool",
     SPACY: "name",
 }
 
@@ -42,7 +45,7 @@ def _registered(group: str) -> dict[str, EntryPoint]:
     for point in entry_points(group=f"spacy_bioel_{group}"):
         first = by_name.setdefault(point.name, point)
         if first.value != point.value:
-            about = {"what": _NOUNS[group], "name": point.name}
+            about = {"what": NOUNS[group], "name": point.name}
             raise BioelError(Errors.B650.format(**about, first=first.value, second=point.value))
     return by_name
 
@@ -58,7 +61,7 @@ def load_registered(group: str, name: str) -> Any:
     RAISES BioelError: [B651] if it belongs to a plugin that is missing, [B652] if it is unknown,
         [B653] if its import fails.
     """
-    about = {"what": _NOUNS[group], "name": name}
+    about = {"what": NOUNS[group], "name": name}
     point = _registered(group).get(name)
     if point is None:
         refuse_if_missing(group, name)
@@ -87,7 +90,7 @@ def declared_facts() -> dict[str, DeclaredFact]:
 def refuse_if_missing(group: str, name: str) -> None:
     """Raise an error if a name belongs to a plugin. RAISES BioelError: [B651]"""
     if plugin := name if group == LINK_OPTIONS else plugin_of(group, name):
-        raise BioelError(Errors.B651.format(what=_NOUNS[group], name=name, plugin=plugin))
+        raise BioelError(Errors.B651.format(what=NOUNS[group], name=name, plugin=plugin))
 
 
 def missing_names(group: str) -> list[str]:

@@ -15,7 +15,7 @@ from functools import reduce
 from itertools import count
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, select_autoescape
+from jinja2 import ChoiceLoader, Environment, PackageLoader, select_autoescape
 from markupsafe import Markup, escape
 
 from spacy_bioel.explanation import reason_of
@@ -140,9 +140,10 @@ def _is_finite(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
+_TEMPLATES = PackageLoader("spacy_bioel", "templates")
 # Templates for all pages and the model card.
 PAGES = Environment(
-    loader=PackageLoader("spacy_bioel", "templates"),
+    loader=_TEMPLATES,
     autoescape=select_autoescape(),
     trim_blocks=True,
     lstrip_blocks=True,
@@ -163,3 +164,8 @@ PAGES.filters["max_of"] = lambda row: max(filter(_is_finite, row[1:]), default=0
 PAGES.filters["linked"] = linked_id
 PAGES.filters["style_of"] = style_of
 PAGES.filters["with_names"] = _candidate_names
+
+
+def pages_of(package: str) -> Environment:
+    """Return an environment with the templates of a package, which may include those of `PAGES`."""
+    return PAGES.overlay(loader=ChoiceLoader([PackageLoader(package), _TEMPLATES]))

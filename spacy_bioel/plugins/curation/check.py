@@ -15,12 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spacy_bioel.errors import LOGGER, Warnings
+from spacy_bioel.errors import LOGGER
 from spacy_bioel.io.open import Place
 from spacy_bioel.kb.bundled import bundled_name, list_bundled, open_setting
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import is_one_error_apart
+from spacy_bioel.plugins.curation.errors import CurationWarnings
 from spacy_bioel.plugins.curation.ids import id_pattern, prefix_key, split_id
 from spacy_bioel.plugins.curation.pairs import Cell, CheckedId, IdVerdict, Meaning, Pair
 from spacy_bioel.plugins.curation.tables import text_pairs
@@ -111,7 +112,7 @@ class Checker:
             same = self._vocabularies[prefix_key(prefix or "UMLS")]
             if vocabulary.is_complete and any(v.is_complete for v in same):
                 about = {"first": same[0].kb.where, "second": vocabulary.kb.where}
-                LOGGER.warning(Warnings.W401.format(prefix=prefix, **about))
+                LOGGER.warning(CurationWarnings.W401.format(prefix=prefix, **about))
             same.append(vocabulary)
             same.sort(key=lambda v: not v.is_complete)  # imports of another vocabulary come last
         self.ids = id_pattern(frozenset(prefixes))

@@ -18,11 +18,12 @@ from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
 from spacy_bioel.dictionary.lookup import PROBABILITIES, TYPO_FACTOR
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
 from spacy_bioel.export.rows import Document, JsonRow, link_texts, to_row
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, word_key
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.loading import find_linker
+from spacy_bioel.plugins.curation.errors import CurationErrors
 from spacy_bioel.settings import BY_DICTIONARY
 from spacy_bioel.text.normalize import (
     LINKING_WORDS,
@@ -55,7 +56,7 @@ def relinked(
     """
     linkers = list(filter(None, map(find_linker, (old, new))))
     if [linker.cfg["mentions"] for linker in linkers] != [BY_DICTIONARY] * 2:
-        raise BioelError(Errors.B636.format(path=where, found="a pipeline"))
+        raise BioelError(CurationErrors.B636.format(path=where, found="a pipeline"))
     before, after = (linker.generator for linker in linkers)
     can_change, label_of = text_filter(before, after), {before.kb.title: after.kb.title}
     records, kept = iter(earlier), deque[JsonRow | None]()
@@ -95,9 +96,9 @@ def _check_links(links: Any, kb: KnowledgeBase, where: str) -> None:
     except (KeyError, TypeError):
         others = {"no links"}
     if others:
-        raise BioelError(Errors.B636.format(path=where, found=", ".join(sorted(others))))
+        raise BioelError(CurationErrors.B636.format(path=where, found=", ".join(sorted(others))))
     for i in np.flatnonzero(kb.find_all(ids) < 0)[:1].tolist():
-        raise BioelError(Errors.B635.format(path=where, id=ids[i], old=kb.where))
+        raise BioelError(CurationErrors.B635.format(path=where, id=ids[i], old=kb.where))
 
 
 def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[str, _Links], bool]:

@@ -11,9 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
 from spacy_bioel.io.jsonl import parse_json
 from spacy_bioel.io.open import numbered_lines
+from spacy_bioel.plugins.curation.errors import CurationErrors
 from spacy_bioel.plugins.curation.ids import prefix_key, split_id
 from spacy_bioel.plugins.curation.pairs import Cell, CheckedId, IdVerdict
 
@@ -62,7 +63,7 @@ def read_baseline(path: Path) -> Iterator[tuple[str, str, str]]:
             record = parse_json(line)
             yield record["id"], record["name"], record["verdict"]
         except (ValueError, KeyError, TypeError):
-            raise BioelError(Errors.B605.format(path=path, line=place.line)) from None
+            raise BioelError(CurationErrors.B605.format(path=path, line=place.line)) from None
 
 
 def corrections_of(finding: CheckedId, *, labels: bool) -> Iterator[tuple[Cell, str]]:

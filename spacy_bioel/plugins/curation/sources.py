@@ -11,10 +11,11 @@ from itertools import chain, groupby
 from pathlib import Path
 from types import MappingProxyType
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
 from spacy_bioel.io.ontology import obo_stanzas
 from spacy_bioel.io.open import WORKBOOKS, Place, open_text, read_workbook
 from spacy_bioel.io.table import UNQUOTED, Column, separator_of, split_rows, table_suffix
+from spacy_bioel.plugins.curation.errors import CurationErrors
 from spacy_bioel.plugins.curation.ids import split_id
 from spacy_bioel.plugins.curation.lines import line_pairs
 from spacy_bioel.plugins.curation.pairs import Cell, Pair, named_pair
@@ -95,14 +96,14 @@ def file_lines(path: Path, most: int = -1) -> Iterator[tuple[Place, str]]:
         place, rest = Place("stdin" if is_stdin else path, 1), ""
         head = b"" if is_stdin else file.buffer.peek()  # type: ignore[union-attr]
         if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):  # UTF-16
-            raise BioelError(Errors.B600.format(where=place))
+            raise BioelError(CurationErrors.B600.format(where=place))
         while (line := file.readline(most)) or rest:
             piece, rest = rest + line, ""
             if len(line) == most and " " in piece and line[-1] != "\n":
                 piece, space, rest = piece.rpartition(" ")
                 piece += space
             if "\0" in piece:
-                raise BioelError(Errors.B600.format(where=place))
+                raise BioelError(CurationErrors.B600.format(where=place))
             yield place, piece
             place = place._replace(line=place.line + piece.endswith("\n"))
 

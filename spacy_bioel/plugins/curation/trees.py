@@ -12,8 +12,9 @@ from importlib import import_module
 from itertools import count
 from types import SimpleNamespace
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
 from spacy_bioel.io.open import Place
+from spacy_bioel.plugins.curation.errors import CurationErrors
 from spacy_bioel.plugins.curation.pairs import Cell, Pair
 from spacy_bioel.plugins.curation.tables import Lines, name_columns, row_pairs
 
@@ -30,7 +31,9 @@ _BRACKET_OF_EVENT = {
 
 
 def _tree_error(place: Place, found: object) -> BioelError:
-    return BioelError(Errors.B601.format(where=place, found=str(found).partition("\n")[0][:80]))
+    return BioelError(
+        CurationErrors.B601.format(where=place, found=str(found).partition("\n")[0][:80])
+    )
 
 
 def json_events(lines: Lines) -> Iterator[Cell]:

@@ -6,10 +6,12 @@ The models and the route docstrings are also the documentation in /openapi.json.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
-from typing import Annotated, Any
+from inspect import getdoc
+from typing import Annotated, Any, get_type_hints
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.openapi.docs import get_swagger_ui_html
@@ -24,15 +26,17 @@ from pydantic import (
     Field,
     PlainValidator,
     WithJsonSchema,
+    create_model,
     model_validator,
 )
 
 from spacy_bioel import __version__
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
 from spacy_bioel.export.html import FACTS, columns_of
-from spacy_bioel.export.pages import PAGES
-from spacy_bioel.plugins.curation.pairs import IdVerdict
+from spacy_bioel.export.pages import pages_of
 from spacy_bioel.plugins.service import Limits
+from spacy_bioel.plugins.service.errors import ServiceErrors
+from spacy_bioel.plugins.service.functions import offer_registered, runs_in_worker
 from spacy_bioel.plugins.service.middleware import (
     HANDLERS,
     CheckHost,
@@ -45,6 +49,7 @@ from spacy_bioel.plugins.service.middleware import (
 )
 from spacy_bioel.plugins.service.service import Service, Values
 from spacy_bioel.plugins.service.worker import LOST_TEXT_CODES, Job
+from spacy_bioel.registered import ROUTES
 from spacy_bioel.types import KbRelease
 
 _MAX_SEARCH_RESULTS = 100
@@ -199,40 +204,6 @@ class LinkAnswer(BaseModel):
     documents: list[DocumentOut]
 
 
-class CheckRequest(_Strict):
-    """A text with ids of concepts."""
-
-    text: str = Field(examples=["Marinesco-Sjogren syndrome (MONDO:0008541)"])
-
-
-class MeaningOut(BaseModel):
-    """A concept that an id or a name refers to, with its preferred name and its similarity."""
-
-    id: str
-    name: str
-    score: float | None = None
-
-
-class CheckedIdOut(BaseModel):
-    """An id in the text, and whether it means what the name next to it says."""
-
-    line: int
-    column: int
-    id: str
-    name: str = Field(description="Empty if the id stands alone")
-    verdict: IdVerdict
-    score: float | None = Field(description="Similarity of the name to a name of the concept")
-    found: MeaningOut | None = Field(description="The concept with this id, or its replacement")
-    proposals: list[MeaningOut] = Field(description="Concepts that the name may mean, best first")
-    certain: bool = Field(description="Whether the id can be replaced by that of `found`")
-
-
-class CheckAnswer(BaseModel):
-    """The ids of a text, in the order of the text."""
-
-    findings: list[CheckedIdOut]
-
-
 class ConceptOut(BaseModel):
     """A concept of the knowledge base."""
 
@@ -313,7 +284,8 @@ def create_app(service: Service, limits: Limits, *, hosts: Collection[str] = ())
     app.add_middleware(MeasureRequests, metrics=metrics)
     _add_api(app, service, limits)
     _add_probes(app, service, metrics)
-    _add_page(app, "/", PAGES.get_template("service.html").render(columns=columns_of(FACTS)))
+    page = pages_of(__package__).get_template("service.html").render(columns=columns_of(FACTS))
+    _add_page(app, "/", page)
     swagger = get_swagger_ui_html(
         openapi_url="openapi.json",
         title="spacy-bioel: API",
@@ -334,7 +306,7 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
     async def link(request: LinkRequest) -> Response:
         """Find and link the mentions in texts."""
         if len(request.texts) > limits.texts:
-            message = Errors.B383.format(found=len(request.texts), most=limits.texts)
+            message = ServiceErrors.B383.format(found=len(request.texts), most=limits.texts)
             raise Refusal(422, message, where="body.texts")
         jobs = [
             Job((text.text, text.id), request.candidates, request.xrefs, request.explain)
@@ -349,10 +321,7 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
         content = b'{"documents":[%s]}' % b",".join(answer.row for answer in answers)
         return Response(content, media_type="application/json")
 
-    @app.post("/check", response_model=CheckAnswer, **posted)
-    def check(request: CheckRequest) -> Values:
-        """Check that the ids in a text exist, and mean what the names next to them say."""
-        return {"findings": service.check(request.text)}
+    _add_others(app, service, posted)
 
     @app.get("/concepts/{id:path}", response_model=ConceptOut, responses=problems(404, 422, 503))
     def concept(id: str) -> Values:
@@ -382,6 +351,40 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
         return service.about() | {"limits": limits}
 
 
+def _add_others(app: FastAPI, service: Service, posted: Any) -> None:
+    """Add the routes of other packages; a route that cannot be used answers with the reason."""
+
+    def add(name: str, function: Callable[..., Any]) -> None:
+        hints = get_type_hints(function, include_extras=True).items()
+        _, (parameter, request_type), (_, answer_type) = hints
+        about: Any = {"name": name, "description": getdoc(function), "response_model": answer_type}
+
+        def bound(request: _Strict) -> Callable[..., Any]:
+            values = dict(request)
+            service.refuse_long(values.values())
+            # Of its own type, because a worker process could not find the strict one.
+            own = request_type.model_construct(request.model_fields_set, **values)
+            return partial(function, **{parameter: own})
+
+        def here(request: _Strict) -> Any:
+            return bound(request)(service.kb)
+
+        async def in_worker(request: _Strict) -> Response:
+            return Response(await service.call(bound(request)), media_type="application/json")
+
+        endpoint = in_worker if runs_in_worker(function) else here
+        endpoint.__annotations__["request"] = create_model(
+            request_type.__name__, __base__=(_Strict, request_type), __doc__=request_type.__doc__
+        )
+        app.post(f"/{name}", **about, **posted)(endpoint)
+
+    def refuse(error: BioelError) -> None:
+        raise error
+
+    for name, error in offer_registered(ROUTES, ["link"], add).items():
+        app.post(f"/{name}", include_in_schema=False)(partial(refuse, error))
+
+
 def _add_probes(app: FastAPI, service: Service, metrics: Metrics) -> None:
     @app.get("/livez", response_model=Status)
     async def livez() -> dict[str, str]:
@@ -392,7 +395,7 @@ def _add_probes(app: FastAPI, service: Service, metrics: Metrics) -> None:
     async def readyz() -> dict[str, str]:
         """Report whether the pipeline is loaded and has linked a text."""
         if not service.is_ready:
-            raise BioelError(Errors.B387)
+            raise BioelError(ServiceErrors.B387)
         return {"status": "ready"}
 
     @app.get("/metrics", include_in_schema=False)
@@ -418,4 +421,6 @@ def _require_json(request: Request) -> None:
     """Check the content type. RAISES Refusal: [B394] if it is not JSON."""
     content_type = request.headers.get("content-type", "")
     if content_type.partition(";")[0].strip().lower() != "application/json":
-        raise Refusal(415, Errors.B394.format(found=content_type[:80] or "none"), where="header")
+        raise Refusal(
+            415, ServiceErrors.B394.format(found=content_type[:80] or "none"), where="header"
+        )

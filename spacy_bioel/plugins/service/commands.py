@@ -8,8 +8,9 @@ from typing import Annotated
 from typer import Argument, Option
 
 from spacy_bioel.cli import console
-from spacy_bioel.errors import BioelError, Errors, needing
+from spacy_bioel.errors import BioelError, needing
 from spacy_bioel.plugins.service import Limits
+from spacy_bioel.plugins.service.errors import ServiceErrors
 
 _MEGABYTE = 1_000_000
 _DEFAULT_LIMITS = Limits()
@@ -74,7 +75,7 @@ def serve(
 
     for name in allowed_host or []:
         if set(name) & set(":/"):
-            raise BioelError(Errors.B488.format(found=name))
+            raise BioelError(ServiceErrors.B488.format(found=name))
     # Listens before the slow imports, so that clients wait instead of being refused.
     listener = run.listen(host, port)
     url_host = f"[{host}]" if ":" in host else host

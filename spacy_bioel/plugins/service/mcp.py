@@ -1,4 +1,4 @@
-"""Tools for agents over MCP: link a text, look up and search for concepts, check ids.
+"""Tools for agents over MCP: link a text, look up and search for concepts; tools of other packages.
 
 Answers are short, because an agent reads each answer in full.
 """
@@ -7,20 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from functools import partial
+from inspect import signature
 from typing import Annotated, Any
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
 from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field, ValidationError
 
 from spacy_bioel import __version__
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
 from spacy_bioel.loading import check_there, load_model
+from spacy_bioel.plugins.service.errors import ServiceErrors
+from spacy_bioel.plugins.service.functions import offer_registered, runs_in_worker
 from spacy_bioel.plugins.service.service import Service, Values
 from spacy_bioel.plugins.service.worker import Job
+from spacy_bioel.registered import TOOLS
 
 _MAX_CHARACTERS = 20_000
 _MAX_LINKS = 200
@@ -31,7 +37,7 @@ _INSTRUCTIONS = """\
 Find the diseases, chemicals, genes, organisms and other biomedical entities that a text mentions, \
 and the ids of their concepts in ontologies (MeSH, NCBI Gene, ..., as loaded). Take ids from these \
 tools only. Use link_text for running text, search_concepts for a single term, and get_concept to \
-find out what an id means. Check your answer with check_ids."""
+find out what an id means."""
 
 
 def run_agent_tools(model: str, preset: str | None = None) -> None:
@@ -67,7 +73,9 @@ class _Server(MCPServer[Any]):
                 raise
             first = cause.errors()[0]
             where, problem = ".".join(map(str, first["loc"])), first["msg"]
-            raise ToolError(Errors.B487.format(name=where, tool=name, problem=problem)) from error
+            raise ToolError(
+                ServiceErrors.B487.format(name=where, tool=name, problem=problem)
+            ) from error
 
 
 def make_agent_tools(service: Service) -> MCPServer[Any]:
@@ -75,11 +83,16 @@ def make_agent_tools(service: Service) -> MCPServer[Any]:
 
     service (Service): A service that the caller starts.
     """
-    server = _Server(
-        "spacy-bioel", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
-    )
     hints = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
-    tool = server.tool(annotations=hints)
+    tools: list[Tool] = []
+    instructions = [_INSTRUCTIONS]
+
+    def tool(function: Callable[..., Any]) -> None:
+        tools.append(Tool.from_function(function, annotations=hints))
+
+    def add(name: str, function: Callable[..., Any]) -> None:
+        tool(_as_tool(service, name, function))
+        instructions.extend(filter(None, [getattr(function, "instructions", "")]))
 
     @tool
     async def link_text(
@@ -133,27 +146,33 @@ def make_agent_tools(service: Service) -> MCPServer[Any]:
         concepts = await asyncio.to_thread(service.search, words, limit)
         return {"concepts": [_short_concept(concept) for concept in concepts]}
 
-    @tool
-    async def check_ids(
-        text: Annotated[
-            str,
-            Field(description="Text or Markdown with names and ids: 'Seizure (HP:0001250)'"),
-        ],
-    ) -> Values:
-        """Check that the ids in a text exist, and mean what the names next to them say.
+    offer_registered(TOOLS, [own.name for own in tools], add)
+    return _Server(
+        "spacy-bioel",
+        version=__version__,
+        instructions=" ".join(instructions),
+        tools=tools,
+        log_level="WARNING",
+    )
 
-        Use it before you show ids to a person. Returns the findings that are not right, with
-        `found` (the concept with the id, or its replacement) and `proposals` (concepts that the
-        name may mean, best first). `checked` counts all ids.
-        """
+
+def _as_tool(service: Service, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function with the parameters of another, but for the first, which it provides."""
+    in_worker = runs_in_worker(function)
+
+    async def call(**arguments: Any) -> Any:
         await service.ready()
-        findings = await asyncio.to_thread(service.check, text)
-        keys = ("line", "name", "id", "verdict", "found", "proposals")
-        right = ("agrees", "synonym", "close")
-        shown = [{key: f[key] for key in keys} for f in findings if f["verdict"] not in right]
-        return {"findings": shown[:_MAX_LINKS], "checked": len(findings)}
+        service.refuse_long(arguments.values())
+        bound = partial(function, **arguments)
+        if in_worker:
+            return json.loads(await service.call(bound))
+        return await asyncio.to_thread(bound, service.kb)
 
-    return server
+    of_function = signature(function, eval_str=True)
+    parameters = list(of_function.parameters.values())[1:]
+    call.__signature__ = of_function.replace(parameters=parameters)  # type: ignore[attr-defined]
+    call.__name__, call.__doc__ = name, function.__doc__
+    return call
 
 
 def _short_link(link: Values) -> Values:

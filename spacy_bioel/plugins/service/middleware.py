@@ -33,15 +33,20 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from spacy_bioel.errors import BioelError, Errors, crash_report, shortened
+from spacy_bioel.errors import BioelError, crash_report, shortened
 from spacy_bioel.plugins.service import Limits
+from spacy_bioel.plugins.service.errors import ServiceErrors
 from spacy_bioel.plugins.service.service import Service
 from spacy_bioel.plugins.service.worker import Answer
 
 _SERVER_LOGGER = logging.getLogger("uvicorn.error")
 _MAX_MESSAGE_LENGTH = 500  # a message may quote the request
 # Other errors are internal: 500.
-_STATUS_OF_CODES = {"B337": 404, "B637": 404, "B386": 422, "B387": 503, "B563": 503}
+_STATUS_OF_CODES = {
+    **{"B337": 404, "B637": 404, "B386": 422, "B387": 503, "B563": 503},
+    # In functions of other packages.
+    **{"B392": 500, "B395": 501, "B560": 503, "B561": 503, "B653": 501},
+}
 _TRY_AGAIN = {"B387", "B389", "B391", "B563"}  # loading, busy, or ending
 
 
@@ -93,11 +98,13 @@ def _on_http_error(request: Request, error: HTTPException) -> JSONResponse:
         return error.response()
     allowed = (error.headers or {}).get("Allow", "")
     messages = {
-        400: Errors.B385.format(found="damaged, nested too deeply, or not UTF-8"),
-        404: Errors.B380.format(path=request.url.path),
-        405: Errors.B381.format(method=request.method, path=request.url.path, allowed=allowed),
+        400: ServiceErrors.B385.format(found="damaged, nested too deeply, or not UTF-8"),
+        404: ServiceErrors.B380.format(path=request.url.path),
+        405: ServiceErrors.B381.format(
+            method=request.method, path=request.url.path, allowed=allowed
+        ),
     }
-    message = messages.get(error.status_code, Errors.B384.format(problem=error.detail))
+    message = messages.get(error.status_code, ServiceErrors.B384.format(problem=error.detail))
     return _response(error.status_code, message, headers=error.headers)
 
 
@@ -106,10 +113,10 @@ def _on_invalid(_: Request, error: RequestValidationError) -> JSONResponse:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         problem = f"{first['ctx']['error']} at character {first['loc'][1]}"
-        return _response(400, Errors.B385.format(found=problem), "body")
+        return _response(400, ServiceErrors.B385.format(found=problem), "body")
     problem = first["msg"].removeprefix("Value error, ")
     where = ".".join(shortened(str(part)) for part in first["loc"])
-    return _response(422, Errors.B384.format(problem=problem), where)
+    return _response(422, ServiceErrors.B384.format(problem=problem), where)
 
 
 def _on_bioel_error(_: Request, error: BioelError) -> JSONResponse:
@@ -118,7 +125,7 @@ def _on_bioel_error(_: Request, error: BioelError) -> JSONResponse:
         return _response(_STATUS_OF_CODES[code], str(error))
     # Only logged, because it contains file names and commands for the administrator.
     _SERVER_LOGGER.error("%s", error)
-    return _response(500, Errors.B392.format(error=f"Error {code}"))
+    return _response(500, ServiceErrors.B392.format(error=f"Error {code}"))
 
 
 # All errors have the same form, including FastAPI's own errors.
@@ -165,7 +172,7 @@ class CheckHost:
         if scope["type"] == "http":
             host = Headers(scope=scope).get("host", "")
             if not self._is_allowed(host):
-                message = Errors.B486.format(found=host[:80] or "none")
+                message = ServiceErrors.B486.format(found=host[:80] or "none")
                 await Refusal(400, message, where="header").response()(scope, receive, send)
                 return
         await self.app(scope, receive, send)
@@ -221,9 +228,9 @@ class LimitRequests:
         except TimeoutError:
             if not is_answered:  # otherwise it is too late to send an error
                 seconds = self.limits.seconds
-                refusal = Refusal(503, Errors.B391.format(seconds=seconds))
+                refusal = Refusal(503, ServiceErrors.B391.format(seconds=seconds))
                 if is_reading:
-                    refusal = Refusal(408, Errors.B390.format(seconds=seconds), where="body")
+                    refusal = Refusal(408, ServiceErrors.B390.format(seconds=seconds), where="body")
                 await refusal.response()(scope, receive, send)
         except Refusal as refusal:
             await refusal.response()(scope, receive, send)
@@ -233,10 +240,10 @@ class LimitRequests:
     def _check(self, n_bytes: int, n_read: int) -> None:
         """Check sizes. RAISES Refusal: [B382] if this body is too large, [B389] if the total is."""
         if n_read + n_bytes > self.limits.body_bytes:
-            raise Refusal(413, Errors.B382.format(most=self.limits.body_bytes), where="body")
+            raise Refusal(413, ServiceErrors.B382.format(most=self.limits.body_bytes), where="body")
         is_alone = self._in_progress == n_read
         if not is_alone and self._in_progress + n_bytes > self.limits.waiting_bytes:
-            raise Refusal(429, Errors.B389)
+            raise Refusal(429, ServiceErrors.B389)
 
 
 _LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -309,7 +316,7 @@ class MeasureRequests:
         except Exception as bug:  # uvicorn would log its message, which may quote a text
             if status is None:
                 _SERVER_LOGGER.error("%s", crash_report(bug, max_length=0))
-                answer = _response(500, Errors.B392.format(error=type(bug).__name__))
+                answer = _response(500, ServiceErrors.B392.format(error=type(bug).__name__))
                 await answer(scope, receive, send_and_note)
         finally:
             # Unknown paths count as "other"; otherwise each would become its own time series.

@@ -18,7 +18,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from spacy_bioel.cli.console import show_note
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
+from spacy_bioel.plugins.service.errors import ServiceErrors
 
 if TYPE_CHECKING:
     from spacy_bioel.plugins.service import Limits
@@ -47,7 +48,7 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise BioelError(Errors.B393.format(host=host, port=port, reason=reason)) from error
+        raise BioelError(ServiceErrors.B393.format(host=host, port=port, reason=reason)) from error
 
 
 def run_server(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from threading import Condition, Event, Lock, Thread
 from typing import Any
 
@@ -16,14 +16,14 @@ import spacy
 from spacy.language import Language
 
 from spacy_bioel import __version__
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.bundled import KbSetting, open_kbs, open_setting
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, search_names
-from spacy_bioel.plugins.curation.check import Checker
-from spacy_bioel.plugins.curation.report import finding_record
+from spacy_bioel.plugins.service.errors import ServiceErrors
 from spacy_bioel.plugins.service.worker import (
     Answer,
+    Call,
     Job,
     LoadedPipeline,
     WorkerLost,
@@ -48,7 +48,7 @@ class _Request:
     answers (dict): Position -> fingerprint of the knowledge base ("" if none was used), and answer.
     """
 
-    jobs: list[Job]
+    jobs: Sequence[Job | Call]
     waiting: deque[int]
     suspects: set[int] = field(default_factory=set)
     answers: dict[int, tuple[str, Answer]] = field(default_factory=dict)
@@ -56,8 +56,9 @@ class _Request:
 
     def is_alone(self, position: int) -> bool:
         """Return whether a text is linked without others, because it may take long."""
-        n_characters = self.jobs[position].n_characters
-        return position in self.suspects or n_characters > _MAX_CHARACTERS_IN_BATCH
+        job = self.jobs[position]
+        is_long = isinstance(job, Call) or job.n_characters > _MAX_CHARACTERS_IN_BATCH
+        return is_long or position in self.suspects
 
     def outdated(self, fingerprint: str) -> list[int]:
         """Return the positions to link again if the answers are from different knowledge bases."""
@@ -162,7 +163,7 @@ class Service:
         """End workers, threads after their current batch, and all requests, with error B563."""
         with self._changed:
             self._closed = True
-            self._end_all(BioelError(Errors.B563))
+            self._end_all(BioelError(ServiceErrors.B563))
             pipelines = list(self._pipelines)
             self._changed.notify_all()
         for pipeline in pipelines:
@@ -171,8 +172,8 @@ class Service:
             if thread.ident is not None:
                 thread.join()
 
-    def submit(self, jobs: list[Job]) -> Future[list[Answer]]:
-        """Request the answers for texts, in the order of the texts.
+    def submit(self, jobs: Sequence[Job | Call]) -> Future[list[Answer]]:
+        """Request the answers for texts or a call, in their order.
 
         RETURNS (Future): The answers. If it is cancelled, its texts are dropped. Its exception is
             an error raised while loading or linking.
@@ -182,7 +183,7 @@ class Service:
             if self.failure is not None or not jobs:
                 request.end(self.failure)
             elif self._closed:
-                request.end(BioelError(Errors.B563))
+                request.end(BioelError(ServiceErrors.B563))
             else:
                 self._requests.append(request)
                 self._open.add(request)
@@ -340,7 +341,8 @@ class Service:
         If the knowledge base was replaced in between, older answers are made again, so that all
         answers to a request are from the same knowledge base.
         """
-        self.observe(answers)
+        if all(isinstance(request.jobs[position], Job) for request, position in batch):
+            self.observe(answers)
         with self._changed:
             for (request, position), answer in zip(batch, answers, strict=True):
                 request.answers[position] = fingerprint, answer
@@ -370,6 +372,29 @@ class Service:
         remaining = iter(linked)
         return [answer or next(remaining) for answer in answers]
 
+    async def call(self, function: Callable[[Language], Any]) -> bytes:
+        """Call a function of another package with a pipeline.
+
+        RETURNS (bytes): What it returns, as JSON.
+        RAISES BioelError: The error of the function; [B560] or [B561] if its worker was lost; the
+            same errors as `link`.
+        """
+        (answer,) = await asyncio.wrap_future(self.submit([Call(function)]))
+        if answer.error is not None:
+            raise BioelError(answer.error.message)
+        return answer.row
+
+    def refuse_long(self, values: Iterable[object]) -> None:
+        """Check the strings among values, but not in lists and objects.
+
+        RAISES BioelError: [B386] if one is too long.
+        """
+        for value in values:
+            if isinstance(value, str) and len(value) > self.max_characters:
+                raise BioelError(
+                    ServiceErrors.B386.format(found=len(value), most=self.max_characters)
+                )
+
     def concept(self, id: str) -> Values:
         """Look up a concept. RAISES BioelError: [B337] for an unknown id, [B387] while loading."""
         concept = self.kb[id]
@@ -394,20 +419,11 @@ class Service:
             for hit in search_names(self.kb, words, k)
         ]
 
-    def check(self, text: str) -> list[Values]:
-        """Check the ids in a text against the names next to them.
-
-        RAISES BioelError: [B386] if the text is too long, [B387] while loading.
-        """
-        if len(text) > self.max_characters:
-            raise BioelError(Errors.B386.format(found=len(text), most=self.max_characters))
-        return [finding_record(found) for found in _checker_of(self.kb).check_text(text)]
-
     @property
     def kb(self) -> KnowledgeBase:
         """The current knowledge base. RAISES BioelError: [B387] while loading."""
         if not self.is_ready:
-            raise BioelError(Errors.B387)
+            raise BioelError(ServiceErrors.B387)
         return self._kb
 
     def about(self) -> Values:
@@ -451,12 +467,7 @@ class Service:
     def _refuse_long_text(self, job: Job) -> Answer | None:
         if job.n_characters <= self.max_characters:
             return None
-        message = Errors.B386.format(found=job.n_characters, most=self.max_characters)
+        message = ServiceErrors.B386.format(found=job.n_characters, most=self.max_characters)
         answer = job.failed_answer(message)
         self.observe([answer])
         return answer
-
-
-@lru_cache(maxsize=1)
-def _checker_of(kb: KnowledgeBase) -> Checker:
-    return Checker([kb])

@@ -7,15 +7,16 @@ import json
 import multiprocessing
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from threading import Timer
-from typing import Any
+from typing import Any, ClassVar, cast
 
+from pydantic_core import to_json
 from spacy.language import Language
 
-from spacy_bioel.errors import BioelError, Errors, crash_report
+from spacy_bioel.errors import BioelError, crash_report
 from spacy_bioel.export.rows import (
     Document,
     Failure,
@@ -31,6 +32,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import UserCode, find_linker
 from spacy_bioel.parallel import use_one_thread
+from spacy_bioel.plugins.service.errors import ServiceErrors
 
 # Linking one text in advance opens files and computes values that all later texts need.
 _WARM_UP_TEXT = "Naloxone reversed the hypotension of mice that had been given clonidine."
@@ -76,10 +78,34 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer for a text.
+class Call:
+    """A call of a function of another package with a pipeline; picklable for worker processes."""
 
-    row (bytes): Row as in `bioel link`, as JSON. The row of a failed text has an error.
+    function: Callable[[Language], Any]
+    n_characters: ClassVar = 0
+
+    def answer(self, nlp: Language) -> Answer:
+        """Call the function. RAISES BioelError: Its error; [B392] for an error that is a bug."""
+        try:
+            content = to_json(self.function(nlp))
+        except BioelError:
+            raise
+        except Exception as error:  # reported without its message, which may quote a text
+            print(crash_report(error, max_length=0), end="", file=sys.stderr)
+            raise BioelError(ServiceErrors.B392.format(error=type(error).__name__)) from error
+        return Answer(content, 0, 0, None)
+
+    def failed_answer(self, message: str) -> Answer:
+        """Create the answer for a call whose worker was lost; `message` is from `Errors`."""
+        return Answer(b"", 0, 0, Failure(message[1:5], message))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer for a text, or to a call.
+
+    row (bytes): Row as in `bioel link`, as JSON. The row of a failed text has an error. For a call,
+        what the function returned.
     n_linked, n_nil (int): Mentions with and without an id.
     error (Failure | None): The error in the row.
     """
@@ -121,7 +147,7 @@ class LoadedPipeline:
         nlp = self._load()
         linker = find_linker(nlp)
         if linker is None:
-            raise BioelError(Errors.B388.format(pipes=", ".join(nlp.pipe_names) or "none"))
+            raise BioelError(ServiceErrors.B388.format(pipes=", ".join(nlp.pipe_names) or "none"))
         check_linker(nlp)
         (linked,) = link_texts(nlp, [(_WARM_UP_TEXT, None)])
         if linked.error is not None:
@@ -146,11 +172,14 @@ class LoadedPipeline:
         self._linker.set_kb(setting)
         list(link_texts(self._nlp, [(_WARM_UP_TEXT, None)]))
 
-    def link(self, jobs: list[Job]) -> list[Answer]:
-        """Link texts in one batch."""
-        documents = [job.document for job in jobs]
+    def link(self, jobs: Sequence[Job | Call]) -> list[Answer]:
+        """Link texts in one batch, or make one call."""
+        if isinstance(jobs[0], Call):
+            return [jobs[0].answer(self._nlp)]
+        texts = cast("Sequence[Job]", jobs)
+        documents = [job.document for job in texts]
         linked = link_texts(self._nlp, documents, batch_size=len(documents))
-        return [job.answer(text) for job, text in zip(jobs, linked, strict=True)]
+        return [job.answer(text) for job, text in zip(texts, linked, strict=True)]
 
     def kill(self) -> None:
         """Do nothing: a thread cannot be killed."""
@@ -185,14 +214,17 @@ class WorkerProcess:
         try:
             self.kb, self.setting, self.meta = self._ask("load")
         except WorkerLost as lost:
-            raise BioelError(Errors.B562.format(how=lost.how)) from lost
+            raise BioelError(ServiceErrors.B562.format(how=lost.how)) from lost
 
     def set_kb(self, setting: KbSetting) -> None:
         """Switch as `LoadedPipeline.set_kb` does. RAISES WorkerLost: If the process died."""
         self.kb = self._ask("set_kb", setting)
 
-    def link(self, jobs: list[Job]) -> list[Answer]:
-        """Link texts in one batch. RAISES WorkerLost: If the process died, or was too slow."""
+    def link(self, jobs: Sequence[Job | Call]) -> list[Answer]:
+        """Link or call as `LoadedPipeline` does.
+
+        RAISES WorkerLost: If the process died, or was too slow.
+        """
         answers: list[Answer] = self._ask("link", jobs, seconds=self._deadline)
         return answers
 
@@ -219,9 +251,9 @@ class WorkerProcess:
             self._process.join(_MAX_EXIT_SECONDS)
             self._connection.close()
             how = describe_exit(self._process)
-            message = Errors.B561.format(how=how)
+            message = ServiceErrors.B561.format(how=how)
             if self._is_overdue:
-                message = Errors.B560.format(seconds=self._deadline)
+                message = ServiceErrors.B560.format(seconds=self._deadline)
             raise WorkerLost(how, message) from error
         finally:
             timer.cancel()
