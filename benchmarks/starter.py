@@ -14,7 +14,8 @@ knowledge base has, and documents with only such mentions. `gold` requires all i
 starter_speed links the abstracts of BC5CDR's development documents in separate processes: the first
 link with an empty and with a filled cache, without and with the imports of spaCy and the package;
 and all abstracts, in one process and in two. --before is the Python of an environment with an
-earlier version. Run it without PyTorch, which spaCy imports where it is installed.
+earlier version. Run it without PyTorch, which spaCy imports where it is installed, and then with
+PyTorch and `--memory`: the results have both.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -196,8 +198,14 @@ print(json.dumps([speed, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 10
 """
 
 
-@question("starter_speed")
-def starter_speed(before: Path | None = None, note: NoteOption = "") -> Iterator[Row]:
+@question("starter_speed", key=("system", "metric"))
+def starter_speed(
+    before: Path | None = None,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Measure only memory, on a busy machine.")
+    ] = False,
+    note: NoteOption = "",
+) -> Iterator[Row]:
     texts = [text.text for text in development_texts("bc5cdr")]
     with tempfile.TemporaryDirectory() as cache:
 
@@ -209,9 +217,12 @@ def starter_speed(before: Path | None = None, note: NoteOption = "") -> Iterator
             return list(json.loads(done.stdout))
 
         about = {"corpus": "bc5cdr", "split": "dev", "n": len(texts), "note": note}
+        memory_metric = "megabytes with PyTorch" if find_spec("torch") else "megabytes"
 
         def rows(system: str, metric: str, value: float, megabytes: float) -> Iterator[Row]:
-            yield from rows_of(system, {metric: value, "megabytes": round(megabytes)}, **about)
+            values = {} if memory else {metric: value}
+            values[memory_metric] = round(megabytes)
+            yield from rows_of(system, values, **about)
 
         empty = run(_FIRST_LINK)
         yield from rows("first link, empty cache", "seconds", empty[1], empty[2])

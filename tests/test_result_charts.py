@@ -61,7 +61,7 @@ def test_bars_have_the_figures_of_the_results():
     assert [float(hpo["FastHPOCR"].get("data-value"))] == values(
         "no_labels", system="fasthpocr", **about
     )
-    assert "81.0 (77.2-84.2)" in [text.text for text in genes["spacy-bioel"].iter(f"{SVG}text")]
+    assert "83.0 (79.4-85.9)" in [text.text for text in genes["spacy-bioel"].iter(f"{SVG}text")]
 
 
 def test_lines_have_the_means_over_the_seeds():
