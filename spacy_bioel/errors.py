@@ -283,7 +283,7 @@ class Errors(metaclass=_Coded):
     B514 = "{where}, column {column}: {problem}, so its text may not be what was typed. Format the column as text, and enter the cell again; paste formulas as values."
     B515 = "{path} has these sheets with contents: {names}; expected one. Remove the others, or save the right one as CSV."
     B516 = "--skip-bad applies to tables of texts (.csv, .tsv, .xlsx), and {source} is none, or its mentions are given. Leave the option out; for given mentions, `bioel convert INPUT OUT.jsonl --skip-bad REPORT.tsv` first leaves out the documents with errors."
-    B517 = "{path} has a row with a number above {most:,}, the last row that Excel has. Save the workbook again with Excel or LibreOffice, or save the sheet as CSV."
+    B517 = "{path} has a row with a number above {most:,}, the last row of a sheet in Excel. Save the workbook again with Excel or LibreOffice, or save the sheet as CSV."
     B520 = '{path} has mentions in several places, which differ: {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = "KEY" or "doc.ents".'
     B521 = '{path} has no mentions in {asked}; it has {found}. Choose the gold mentions with --spans-key KEY or --ents; in a config, spans_key = "KEY" or "doc.ents".'
     B522 = "--spans-key and --ents choose the gold mentions in a .spacy file, but {problem}. Leave {option} out."
