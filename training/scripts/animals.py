@@ -76,7 +76,8 @@ def words_in_wordnet(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield the animals and the words that mostly mean one of them; only in the plural, if they are
     verbs or parts of the body too: "steers", "calves"."""
     senses, senses_of = read_senses(folder / "data.noun"), read_words(folder / "index.noun")
-    adjectives, verbs = (set(read_words(folder / f"index.{kind}")) for kind in ("adj", "verb"))
+    kinds_of_words = (set(read_words(folder / f"index.{kind}")) for kind in ("adj", "verb"))
+    of_adjectives, of_verbs = kinds_of_words
     animals = {offset: s for offset, s in senses.items() if s.file == _ANIMAL}
     kinds = {offset: animal_of(s.words) for offset, s in animals.items()}
     todo = [(offset, animal) for offset, animal in kinds.items() if animal]
@@ -103,10 +104,10 @@ def words_in_wordnet(folder: Path) -> Iterator[tuple[str, str]]:
             files = {senses[other].file for other in offsets if other != offset}
             is_first = is_described and offsets[0] == offset and word.islower()
             is_clear = len(offsets) <= 2 and files.isdisjoint((_PERSON, _LOCATION))
-            is_word = word.isalpha() and word.lower() not in adjectives | _EXCLUDED
+            is_word = word.isalpha() and word.lower() not in of_adjectives | _EXCLUDED
             if is_word and (is_first or (is_clear and (is_described or not files))):
                 yield animal, plural_of(word)
-                if word.lower() not in verbs and _BODY not in files:
+                if word.lower() not in of_verbs and _BODY not in files:
                     yield animal, word
 
 
@@ -124,7 +125,13 @@ def words_in_mesh(descriptors: Path) -> Iterator[tuple[str, str]]:
 
 
 def plural_of(word: str) -> str:
-    for ending, plural in (("ox", "oxen"), ("lf", "lves"), ("y", "ies"), ("s", "ses"), ("z", "zes")):
+    for ending, plural in (
+        ("ox", "oxen"),
+        ("lf", "lves"),
+        ("y", "ies"),
+        ("s", "ses"),
+        ("z", "zes"),
+    ):
         if word.endswith(ending):
             return word.removesuffix(ending) + plural
     return word + "s"
