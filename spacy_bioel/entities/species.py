@@ -112,6 +112,7 @@ _BEFORE_SYSTEM = re.compile(
     r"(?:tumou?r\s)?(?:in\s(?:nude\s|SCID\s|athymic\s)?)?$",
     re.IGNORECASE,
 )
+_WORD = re.compile(r"(?<![\w-])[A-Za-z][a-z]{1,20}(?![\w-])")  # "rams", but not "RAM"
 _MAX_BEFORE_SYSTEM = 40  # characters to search before an organism
 _MAX_ORGANISMS = 50
 _ANYWHERE = 1 << 40  # longer than any document, in characters
@@ -196,12 +197,24 @@ def _organism_pattern() -> tuple[re.Pattern[str], list[str]]:
     return re.compile(rf"(?<![\w-])(?:{groups})(?!\w)", re.IGNORECASE), list(words_of)
 
 
+@cache
+def _animals() -> dict[str, str]:
+    """Read the words for domestic animals ("sows", "beagle"), from training/scripts/animals.py."""
+    words_of: dict[str, str] = srsly.read_json(ASSETS_FOLDER / "animals.json")
+    return {word: animal for animal, words in words_of.items() for word in words.split()}
+
+
 @lru_cache(maxsize=256)
 def organism_words(text: str) -> list[NamedPlace]:
     """Return words that imply an organism ("patients", "C2C12"), found without a detector."""
-    pattern, organisms = _organism_pattern()
+    (pattern, organisms), animals = _organism_pattern(), _animals()
     matches = pattern.finditer(text)
-    return [(*match.span(), organisms[(match.lastindex or 1) - 1]) for match in matches]
+    places = [(*match.span(), organisms[(match.lastindex or 1) - 1]) for match in matches]
+    for match in _WORD.finditer(text):
+        begins = text[max(0, match.start() - 2) : match.start()].strip() in ("", ".")
+        if animal := animals.get(match[0]) or (begins and animals.get(match[0].lower())):
+            places.append((*match.span(), animal))
+    return places
 
 
 # Features of a (mention, organism) pair, in the order of the weights (see `_species_features`).

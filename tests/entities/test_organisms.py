@@ -8,6 +8,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from tiny import blank
 
+from spacy_bioel.entities.species import organism_words
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.types import Concept
@@ -306,3 +307,16 @@ def test_parts_of_a_composite_are_of_one_organism(tmp_path):
 def test_a_symbol_in_bacterial_spelling_does_not_belong_to_the_host(human):
     text = "bacteria with xyzA"
     assert linked_gene(human, text, "xyzA", "bacteria").kb_id_ == "NIL"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Leptin in lactating heifers and a bullock.", ["NCBITaxon:9913"] * 2),
+        ("Two minipigs, a rooster and three ewes.", [f"NCBITaxon:{n}" for n in (9823, 9031, 9940)]),
+        ("Tomcats and a Rottweiler were typed.", ["NCBITaxon:9685", "NCBITaxon:9615"]),
+        ("The RAM of a computer, a bull market and steering.", []),
+    ],
+)
+def test_words_for_domestic_animals(text, expected):
+    assert [organism for *_, organism in organism_words(text)] == expected
