@@ -136,7 +136,7 @@ def _adapt(
     if isinstance(linker, Linker):
         _adapt_linker(linker, labels, kb, {**label_types}, kept={*labels} - {*own})
         _add_mentions(linker, train, only_known=kb is not None)
-        _check_ids(linker, train)
+        _check_linkable(linker, train)
 
 
 def _read_corpora(nlp: Language) -> list[list[Example]]:
@@ -266,7 +266,7 @@ def _adapt_linker(
     cfg["include_kb"] = cfg["include_kb"] or not of_kept
 
 
-def _check_ids(linker: Linker, examples: Iterable[Example]) -> None:
+def _check_linkable(linker: Linker, examples: Iterable[Example]) -> None:
     """Warn [W383] of labels whose training mentions have no id that can be linked.
 
     A label without a knowledge base of its own is then not linked, rather than to those of others.

@@ -17,7 +17,7 @@ from threadpoolctl import ThreadpoolController
 from spacy_bioel.errors import BioelError, Errors
 
 ParallelMap = Callable[[Callable, Iterable], list]
-Result = TypeVar("Result")
+_Row = TypeVar("_Row")
 
 
 class _Blas:
@@ -222,7 +222,7 @@ def free_gpu_memory() -> float:
     return float(cuda.mem_get_info()[0] / 1e9) if cuda.is_available() else 0.0
 
 
-def in_halves(compute: Callable[[Any], Result], rows: Any) -> list[Result]:
+def in_halves(compute: Callable[[Any], _Row], rows: Any) -> list[_Row]:
     """Compute the result for a batch, or those for its halves if the GPU has too little memory.
 
     rows: The rows of the batch, in any type that can be sliced, such as an array.

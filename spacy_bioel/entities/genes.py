@@ -70,7 +70,7 @@ _GENETICS_WORDS = re.compile(
 # not "met".
 _MIN_ANNOTATION_RATE = 0.9
 _EVERYDAY_WORD = "an everyday word, in a text that does not mention genes"
-_OTHER_MEANING = "a short form that means something else"
+_NO_GENE = "a short form that means something else"
 _USUAL_NAME = "by the rules for names of genes and cell lines"
 _MIN_ORGANISM_PROBABILITY = 0.01  # of an organism, so that its genes are compared
 
@@ -113,7 +113,7 @@ class Genes(EntityRules):
             found = [list(with_cell_lines(d, s, cells)) for d, s in zip(docs, found, strict=True)]
         for trace, *steps in zip(traces or (), spans, kept, meant, found, strict=False):
             trace.changed(steps[0], steps[1], _EVERYDAY_WORD)
-            trace.changed(steps[1], steps[2], _OTHER_MEANING)
+            trace.changed(steps[1], steps[2], _NO_GENE)
             trace.changed(steps[2], steps[3], _USUAL_NAME)
         return found
 

@@ -112,7 +112,7 @@ _BEFORE_SYSTEM = re.compile(
     r"(?:tumou?r\s)?(?:in\s(?:nude\s|SCID\s|athymic\s)?)?$",
     re.IGNORECASE,
 )
-_WORD = re.compile(r"(?<![\w-])[A-Za-z][a-z]{1,20}(?![\w-])")  # "rams", but not "RAM"
+_CASED_WORD = re.compile(r"(?<![\w-])[A-Za-z][a-z]{1,20}(?![\w-])")  # "rams", but not "RAM"
 _MAX_BEFORE_SYSTEM = 40  # characters to search before an organism
 _MAX_ORGANISMS = 50
 _ANYWHERE = 1 << 40  # longer than any document, in characters
@@ -210,7 +210,7 @@ def organism_words(text: str) -> list[NamedPlace]:
     (pattern, organisms), animals = _organism_pattern(), _animals()
     matches = pattern.finditer(text)
     places = [(*match.span(), organisms[(match.lastindex or 1) - 1]) for match in matches]
-    for match in _WORD.finditer(text):
+    for match in _CASED_WORD.finditer(text):
         begins = text[max(0, match.start() - 2) : match.start()].strip() in ("", ".")
         if animal := animals.get(match[0]) or (begins and animals.get(match[0].lower())):
             places.append((*match.span(), animal))

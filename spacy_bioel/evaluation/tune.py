@@ -1,7 +1,7 @@
 """Tune a pipeline on development documents.
 
-Each choice of settings is a `Step`. What takes long, such as the scores of spans, is computed once;
-then `cross_fit` repeats all choices in each fold, on the documents of the other folds only.
+The settings that belong together are one `Choice`. What takes long, such as the scores of spans, is
+computed once; then `cross_fit` repeats all choices in each fold, on the other folds only.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ DICTIONARY_GRID: list[dict[str, Value]] = [
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One choice of settings, for the pipe `what`.
+class Choice:
+    """How the settings of the pipe `what` that belong together are chosen.
 
     protocol, metric (str): What is maximised, as in `bioel evaluate`.
     choose (Callable): Takes indices of documents, chooses settings on these documents only, changes
@@ -158,7 +158,7 @@ def _as_saved(fusion: Fusion, features: Sequence[str]) -> Fusion:
     return Fusion.from_json(fusion.to_json(features), features)
 
 
-def weights_step(prepared: Prepared, name: str = "fusion") -> Step:
+def weights_step(prepared: Prepared, name: str = "fusion") -> Choice:
     """Fit the linker's weights, so that a candidate's score is its probability of being right.
 
     name (str): "fusion": weights for string evidence; "rescoring": weights that combine the context
@@ -183,10 +183,10 @@ def weights_step(prepared: Prepared, name: str = "fusion") -> Step:
         return {"weights": name, "mentions": len(development)}
 
     unchanged = "the weights are unchanged: there is no string evidence"
-    return Step(linker.name, GOLD_PROTOCOL, ACCURACY, choose, unchanged)
+    return Choice(linker.name, GOLD_PROTOCOL, ACCURACY, choose, unchanged)
 
 
-def dictionary_step(prepared: Prepared) -> Step:
+def dictionary_step(prepared: Prepared) -> Choice:
     """Choose the dictionary's excluded names and threshold, to maximise end-to-end F1.
 
     Names that are not annotated in the corpus, such as "protein", are excluded. How often a name
@@ -225,10 +225,10 @@ def dictionary_step(prepared: Prepared) -> Step:
         return chosen
 
     unchanged = "the dictionary is unchanged: no name that it finds is right"
-    return Step(linker.name, LINK_PROTOCOL, "f1", choose, unchanged)
+    return Choice(linker.name, LINK_PROTOCOL, "f1", choose, unchanged)
 
 
-def nil_step(prepared: Prepared) -> Step:
+def nil_step(prepared: Prepared) -> Choice:
     """Choose the linker's NIL threshold, to maximise end-to-end F1."""
     linker = linker_of(prepared.nlp)
     grid = [{"nil_threshold": linker.cfg["nil_threshold"]}, *NIL_GRID]
@@ -249,10 +249,10 @@ def nil_step(prepared: Prepared) -> Step:
         return chosen
 
     unchanged = "the NIL threshold is unchanged: no mentions are found in bare text"
-    return Step(linker.name, LINK_PROTOCOL, "f1", choose, unchanged)
+    return Choice(linker.name, LINK_PROTOCOL, "f1", choose, unchanged)
 
 
-def detector_step(prepared: Prepared, *, track: Track = untracked) -> Step:
+def detector_step(prepared: Prepared, *, track: Track = untracked) -> Choice:
     """Choose the detector's settings, to maximise the mention F1 of the whole pipeline."""
     detector = prepared.detector
     assert detector is not None
@@ -272,7 +272,7 @@ def detector_step(prepared: Prepared, *, track: Track = untracked) -> Step:
         detector.cfg |= chosen
         return chosen
 
-    return Step(detector.name, MENTION_PROTOCOL, "f1", choose)
+    return Choice(detector.name, MENTION_PROTOCOL, "f1", choose)
 
 
 def _find_mentions(prepared: Prepared, index: int, mentions: tuple[ScoredSpan, ...]) -> list[Link]:
@@ -349,7 +349,7 @@ def digest_of(texts: Iterable[AnnotatedText]) -> str:
     return blake2b(b"".join(sorted(rows)), digest_size=8).hexdigest()
 
 
-def _protocols(steps: Iterable[Step]) -> dict[str, Protocol]:
+def _protocols(steps: Iterable[Choice]) -> dict[str, Protocol]:
     return dict(get_protocol(step.protocol) for step in steps)
 
 
@@ -369,7 +369,7 @@ def _restored(nlp: Language) -> Iterator[None]:
 
 
 def cross_fit(
-    prepared: Prepared, steps: Sequence[Step], *, track: Track = untracked
+    prepared: Prepared, steps: Sequence[Choice], *, track: Track = untracked
 ) -> dict[tuple[str, str], Figure]:
     """Measure each document with settings that were all chosen on the other folds.
 
@@ -393,7 +393,7 @@ def cross_fit(
     return {(one.protocol, one.metric): one for one in figures if not one.label}
 
 
-def _steps(prepared: Prepared, *, links: bool, track: Track) -> Iterator[Step]:
+def _steps(prepared: Prepared, *, links: bool, track: Track) -> Iterator[Choice]:
     """Yield the choices for a pipeline, in order; those of the linker only with `links`."""
     linker = prepared.linker if links else None
     if linker is not None:

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from heapq import nlargest
+from functools import partial
 from itertools import chain
-from math import exp
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from spacy.tokens import Doc, Span
 
-from spacy_bioel.doc import mention_spans, text_of
-from spacy_bioel.entities import Candidates, LabelledString, Mentions, Query
+from spacy_bioel.doc import mention_spans
+from spacy_bioel.entities import Candidates, Mentions, Query
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
+from spacy_bioel.linking.coherence import agree_in_documents
 from spacy_bioel.mentions.selection import add_defined_forms
 from spacy_bioel.models.fusion import have_likelier_equivalents
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY
 from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.text.sentences import sentence_borders
 from spacy_bioel.types import (
     Candidate,
     DoubleArray,
@@ -38,7 +33,6 @@ from spacy_bioel.types import (
 )
 
 _BY_DEFINITION = "by a short form that the document defines"
-Ranked = Mapping[LabelledString, tuple[Candidate, ...]]
 
 
 def find_mentions(
@@ -182,7 +176,7 @@ def rank_mentions(
     for query, label in zip(mentions.queries, mentions.labels, strict=True):
         wanted.update((other, label) for other in query.others)
     ranked = generator.rank(sorted(wanted)) if strings else {}
-    return _agree_in_documents(generator.kb, mentions, strings, ranked, coherence=coherence)
+    return agree_in_documents(generator.kb, mentions, strings, ranked, coherence=coherence)
 
 
 def rank_names(
@@ -209,7 +203,7 @@ def rank_names(
     keys = [(string, "") for string in different]
     ranked = dict(zip(keys, best_first(candidates), strict=True))
     strings = [(string, "") for string in mentions.strings]
-    return _agree_in_documents(kb, mentions, strings, ranked, coherence=coherence)
+    return agree_in_documents(kb, mentions, strings, ranked, coherence=coherence)
 
 
 def _shares_within_kbs(
@@ -226,134 +220,6 @@ def _shares_within_kbs(
         share = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
         shares = np.maximum(shares, share)
     return shares
-
-
-def _agree_in_documents(
-    kb: KnowledgeBase,
-    mentions: Mentions,
-    strings: Sequence[LabelledString],
-    ranked: Ranked,
-    *,
-    coherence: float,
-) -> list[tuple[Candidate, ...]]:
-    """Return the candidates of each mention, raised by `agree_in_document`, with broken ties."""
-    if not coherence:
-        return [ranked[string] for string in strings]
-    strings_of_docs: dict[int, dict[LabelledString, None]] = defaultdict(dict)
-    for owner, string in zip(mentions.owners[: mentions.n_wholes], strings, strict=False):
-        strings_of_docs[owner][string] = None
-    agreed = {
-        owner: agree_in_document(different, ranked, weight=coherence)
-        for owner, different in strings_of_docs.items()
-        if len(different) > 1
-    }
-    candidates = [
-        agreed.get(owner, ranked).get(string, ranked[string])
-        for owner, string in zip(mentions.owners, strings, strict=True)
-    ]
-    return break_ties(kb, mentions.spans, candidates)
-
-
-def agree_in_document(
-    pairs: Collection[LabelledString], ranked: Ranked, *, weight: float
-) -> dict[LabelledString, tuple[Candidate, ...]]:
-    """Raise the scores of candidates that other mentions in the document share.
-
-    Documents use several names for a concept ("renal impairment", then "renal insufficiency"). The
-    odds of a candidate are multiplied by exp(weight * its best score for another string).
-
-    pairs (Collection): Distinct (normalised string, label) pairs in the document.
-    """
-    support: dict[str, dict[str, float]] = defaultdict(dict)
-    for string, label in pairs:
-        for c in ranked[string, label]:
-            support[c.id][string] = max(support[c.id].get(string, 0.0), c.score)
-    # Two scores suffice: if the best belongs to the string itself, the second-best is used.
-    best_two = {
-        id: sorted(scores.items(), key=itemgetter(1), reverse=True)[:2]
-        for id, scores in support.items()
-    }
-    rescored: list[tuple[Candidate, ...]] = []
-    for string, label in pairs:
-        candidates = ranked[string, label]
-        odds = []
-        for c in candidates:
-            others = [score for other, score in best_two[c.id] if other != string]
-            odds.append(c.score * exp(weight * others[0]) if others else c.score)
-        if odds == [c.score for c in candidates]:
-            rescored.append(candidates)
-            continue
-        before = sum(c.score for c in candidates)
-        # The remaining probability, 1 - before, belongs to NIL and lower candidates. Scores from
-        # several knowledge bases can sum to more than 1; that sum is then kept.
-        total = 1 - before + sum(odds) if before <= 1 else sum(odds) / before
-        # dataclasses.replace is several times slower.
-        rescored.append(
-            tuple(
-                Candidate(c.id, round(o / total, 4), c.name, c.evidence, c.kb)
-                for c, o in zip(candidates, odds, strict=True)
-            )
-        )
-    return dict(zip(pairs, best_first(rescored), strict=True))
-
-
-_MAX_COMPARED = 50  # neighbours to compare, so that the running time is linear
-_MAX_NEIGHBOURS = 3  # only the most similar concepts in the sentence or document count
-_NEIGHBOUR_MIN_SCORE = 0.9
-# A tie is broken if the best similarity exceeds the second by this much, and by this factor.
-_MIN_MARGIN, _MIN_RATIO = 0.1, 2.0
-
-
-def break_ties(
-    kb: KnowledgeBase, mentions: Sequence[Span], ranked: Sequence[tuple[Candidate, ...]]
-) -> list[tuple[Candidate, ...]]:
-    """Break ties in favour of candidates that share ancestors with neighbouring concepts.
-
-    Neighbours are the concepts of confident mentions in the same sentence or, if these do not
-    break the tie, in the document.
-    """
-    tied = ties_of(ranked)
-    if not any(tied):
-        return list(ranked)
-    borders = {
-        doc: sentence_borders(text_of(doc)) for doc in dict.fromkeys(m.doc for m in mentions)
-    }
-    sentences = [(m.doc, bisect_right(borders[m.doc], m.start_char)) for m in mentions]
-    neighbours: dict[object, set[str]] = defaultdict(set)
-    for (doc, sentence), candidates in zip(sentences, ranked, strict=True):
-        if candidates and candidates[0].score > _NEIGHBOUR_MIN_SCORE:
-            for place in (doc, (doc, sentence)):
-                if len(neighbours[place]) < _MAX_COMPARED:
-                    neighbours[place].add(candidates[0].id)
-
-    @cache
-    def ancestors(id: str) -> frozenset[int]:
-        return kb.lineage_of(kb.find(id))
-
-    @cache
-    def similarity(id: str, place: object) -> float:
-        """Return the mean ancestor overlap (Jaccard index) of a concept and its neighbours."""
-        rows, similarities = ancestors(id), []
-        for neighbour in neighbours[place]:
-            others = ancestors(neighbour)
-            similarities.append(len(rows & others) / len(rows | others))
-        nearest = nlargest(_MAX_NEIGHBOURS, similarities)
-        return sum(nearest) / max(len(nearest), 1)
-
-    decided = list(ranked)
-    for number, (place, candidates) in enumerate(zip(sentences, ranked, strict=True)):
-        for neighbourhood in (place, place[0]) if tied[number] else ():
-            similarities = [similarity(c.id, neighbourhood) for c in candidates]
-            top_score, pairs = candidates[0].score, list(zip(candidates, similarities, strict=True))
-            first, second = nlargest(2, (s for c, s in pairs if c.score == top_score))
-            if first >= max(second + _MIN_MARGIN, _MIN_RATIO * second):
-                odds = [c.score * s for c, s in pairs]
-                factor = sum(c.score for c in candidates) / sum(odds)
-                scores = [round(factor * o, 4) for o in odds]
-                scored = [replace(c, score=s) for c, s in zip(candidates, scores, strict=True)]
-                decided[number] = tuple(sorted(scored, key=lambda c: (-c.score, c.id)))
-                break
-    return decided
 
 
 def decide(

@@ -102,7 +102,7 @@ _CITATION = re.compile(r"\bet al\b|\b(?:19|20)\d\d[a-z]?\s*$")
 _SENTENCE_END = re.compile(r"[.!?](?:(?<=[\w)\]]{3}.)|(?<=[\w)\]]{3}\s.))\s+(?=[^\w\s]*[A-Z0-9])")
 _LONG_FORM_BORDERS = (_SENTENCE_END, BLANK_LINE, re.compile(r";\s"))
 _LATIN = str.maketrans("αβγδεκλμ", "abgdeklm")  # "TNF-α" matches "tumor necrosis factor alpha"
-_FUNCTION_WORDS = frozenset("of the and in for to with by or a an".split())
+_WITHOUT_INITIALS = frozenset("of the and in for to with by or a an".split())
 _MAX_SHORT_CHARS = 10
 _MAX_LONG_CHARS = 250
 _SHORT_BINOMIAL = re.compile(r"(?<!\w)([A-Z])\.\s?([a-z]{3,})(?!\w)")
@@ -148,7 +148,7 @@ class LongForms(dict[str, str]):
 
 def _is_initialism(short: str, long: str) -> bool:
     """Whether the letters of a short form are the initials of a long form, or of its only word."""
-    words = [word for word in _WORD_OR_PART.findall(long.lower()) if word not in _FUNCTION_WORDS]
+    words = [word for word in _WORD_OR_PART.findall(long.lower()) if word not in _WITHOUT_INITIALS]
     initials = "".join(word[0] for word in words)
     return (
         len(words) == 1 or initials == "".join(filter(str.isalnum, short.removesuffix("s"))).lower()

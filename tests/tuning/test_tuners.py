@@ -11,8 +11,8 @@ from spacy.language import Language
 from spacy_bioel.evaluation.fit import gather_development, gold_docs
 from spacy_bioel.evaluation.run import predict_links
 from spacy_bioel.evaluation.tune import (
+    Choice,
     Prepared,
-    Step,
     TuningReport,
     cross_fit,
     dictionary_step,
@@ -51,7 +51,7 @@ def figures(report: TuningReport) -> list[tuple[float, float | None]]:
     return [(one.fitted, one.cross_fitted and one.cross_fitted.value) for one in report.tuned]
 
 
-def apply(step: Step, texts: list[AnnotatedText]) -> Any:
+def apply(step: Choice, texts: list[AnnotatedText]) -> Any:
     return step.choose(range(len(texts)))
 
 
@@ -295,7 +295,7 @@ def test_no_choice_sees_the_documents_on_which_it_is_measured(make_linker, monke
         return predict_links(_, texts, *rest)
 
     monkeypatch.setattr("spacy_bioel.evaluation.tune.predict_links", predict)
-    figures = cross_fit(prepared, [Step("linker", "end_to_end", "f1", choose)])
+    figures = cross_fit(prepared, [Choice("linker", "end_to_end", "f1", choose)])
     assert {metric for _, metric in figures} == {"precision", "recall", "f1"}
     assert linker.cfg == before and linker.fusion is None
     assert sorted(held_out for *_, held_out in seen) == [["1"], ["2"], ["3"]]
