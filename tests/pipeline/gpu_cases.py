@@ -33,6 +33,7 @@ from spacy_bioel.parallel import gpu_in_use, require_gpu
 from spacy_bioel.service import run
 from spacy_bioel.types import AnnotatedText
 
+device()  # before the first gradient of the process, whatever the order of the tests
 DATA = Path(__file__).parents[1] / "data"
 SETUP = Path(__file__).parents[2] / "setup.cfg"
 

@@ -1,9 +1,10 @@
 """Write the complete configs in training/configs, which `spacy train` accepts.
 
 A file in a folder `extends` contains only the settings in which it differs from the config named
-under [extends]. This script writes the complete config to a file of the same name, one folder up.
-`train.py` reads the short file, so that the settings of a corpus (training/corpora.yml) replace
-those of the config that it extends, but not its own.
+under [extends], whose path begins there, or with "{assets}" in the package. This script writes the
+complete config to a file of the same name, one folder up. `train.py` reads the short file, so that
+the settings of a corpus (training/corpora.yml) replace those of the config that it extends, but not
+its own.
 
     python training/scripts/configs.py
 """
@@ -20,6 +21,7 @@ from spacy.util import CONFIG_SECTION_ORDER, load_config
 from thinc.api import Config
 
 from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.bundled import ASSETS_FOLDER
 
 # Of the name `auto`: below this number of training documents, training from the starter is better.
 ENOUGH_DOCUMENTS = 500
@@ -85,7 +87,8 @@ def load_chain(path: Path, *, asked: str = "") -> list[Config]:
     if not extends:
         return [config]
     asked = f", which {path.name} extends"
-    return [*load_chain(path.parent / extends["path"], asked=asked), config]
+    extended = extends["path"].format(assets=ASSETS_FOLDER)  # a project may lie elsewhere
+    return [*load_chain(path.parent / extended, asked=asked), config]
 
 
 if __name__ == "__main__":
