@@ -694,7 +694,8 @@ class Hit:
 def search_names(kb: KnowledgeBase, words: str, k: int = 10) -> list[Hit]:
     """Find the concepts whose names are most similar to a query, in any word order.
 
-    words (str): Words of a name, which may be misspelled, or the id of a concept.
+    words (str): Words of a name, which may be misspelled or hyphenated ("IRF-5" finds IRF5), or
+        the id of a concept.
     k (int): Number of concepts.
     RETURNS (list[Hit]): Best first, each concept once: the concept with this id, then names that
         contain all words, then other names. Among ties, preferred names come first.
@@ -702,11 +703,13 @@ def search_names(kb: KnowledgeBase, words: str, k: int = 10) -> list[Hit]:
     words = words.strip()
     hits = {kb.find(words): Hit(kb[words], words, 1.0)} if words in kb else {}
     query = normalize_name(words)
-    [rows], [scores] = kb.ngrams.search([query], k * _NAMES_PER_CONCEPT)
-    rows, scores = rows[rows >= 0], scores[rows >= 0]
+    queries = list(dict.fromkeys([query, query.replace(" ", "")]))
+    found, scores = kb.ngrams.search(queries, k * _NAMES_PER_CONCEPT)
+    asked, _ = (found >= 0).nonzero()
+    rows, scores = found[found >= 0], scores[found >= 0]
     names = [normalize_name(kb.name(row)) for row in rows.tolist()]
     numbers = np.arange(len(names))
-    _, covered = word_overlap([query], names, np.zeros_like(numbers), numbers)
+    _, covered = word_overlap(queries, names, asked, numbers)
     indptr, concepts, is_preferred = kb.concepts_of_names(rows)
     name = np.repeat(numbers, np.diff(indptr))
     order = np.lexsort((concepts, rows[name], ~is_preferred, -scores[name], covered[name] < 1))

@@ -85,3 +85,10 @@ def test_names_with_all_words_come_first(tmp_path):
     )
     assert hits[0].concept.id == "D:1"
     assert hits[0].score < max(hit.score for hit in hits[1:])
+
+
+@pytest.mark.parametrize(("words", "name"), [("AB-5", "AB5"), ("AB 5", "AB5")])
+def test_names_with_and_without_a_hyphen(tmp_path, words, name):
+    others = [Concept(f"X:{n}", (other,)) for n, other in enumerate(("AB", "CD", "AB-4", "5"))]
+    hits = search_names(made_kb(tmp_path / "kb", [*others, Concept("X:9", (name,))]), words)
+    assert (hits[0].concept.id, hits[0].name) == ("X:9", name)

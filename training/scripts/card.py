@@ -33,12 +33,13 @@ def main(
     seed: Annotated[int, typer.Option()] = 0,
     gpu_id: Annotated[int, typer.Option()] = -1,
     start: Annotated[str, typer.Option(help="The pipeline that was named to start from.")] = "",
+    kb: Annotated[str, typer.Option(help="The knowledge base that was named, if any.")] = "",
     author: Annotated[str, typer.Option(help="Default: the authors of the corpus, if any.")] = "",
 ) -> None:
     """Read models/CORPUS/tuned and metrics/CORPUS/dev.json; write models/CORPUS/final."""
     tuned, data = Path("models") / corpus / "tuned", Path("corpus") / corpus
     parts = abouts(corpus)
-    made = command(corpus, config, seed, start, gpu_id)
+    made = command(corpus, config, seed, start, kb, gpu_id)
     config = choose_config(config, data / "train.spacy", start=start)
     others = {
         title: read_scores(path)
@@ -80,10 +81,11 @@ def abouts(corpus: str) -> list[dict[str, Any]]:
     return [{"title": part} | load_spec(part).get("about", {}) for part in parts]
 
 
-def command(corpus: str, config: Path, seed: int, start: str, gpu_id: int = -1) -> str:
+def command(corpus: str, config: Path, seed: int, start: str, kb: str, gpu_id: int) -> str:
     """Return the command that reproduces the pipeline."""
     line = f"python -m spacy project run all . --vars.corpus {corpus} --vars.config {config.stem}"
     line += f" --vars.start {start}" * bool(start) + f" --vars.seed {seed}"
+    line += f" --vars.kb {kb}" * (kb not in ("", f"kb/{corpus}"))
     line += f" --vars.gpu_id {gpu_id}" * (gpu_id >= 0)
     folder = config.parent.as_posix()
     return line if folder == "training/configs" else f"{line} --vars.configs {folder}"
