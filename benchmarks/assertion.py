@@ -35,9 +35,11 @@ from spacy.language import Language
 from benchmarks.record import Row, question, rows_of
 from benchmarks.texts import blank
 from spacy_bioel.doc import get_links
-from spacy_bioel.entities.notes.layout import read_layout, units_of
-from spacy_bioel.loading import add_context, load_model
+from spacy_bioel.loading import load_model
 from spacy_bioel.parallel import use_one_thread
+from spacy_bioel.plugins.clinical.layout import read_layout, units_of
+from spacy_bioel.plugins.clinical.presets import add_context
+from spacy_bioel.plugins.clinical.status import Context
 
 GOLD = {
     "negated": ("negation", "Negated"),
@@ -114,7 +116,7 @@ def run_ours(cases: Sequence[Case]) -> Contexts:
     for text, first, last in cases:
         doc = nlp.make_doc(text)
         doc.spans["bioel"] = [doc.char_span(first, last, alignment_mode="expand")]
-        context = get_links(pipe(doc))[0].context
+        context = Context.of(get_links(pipe(doc))[0])
         flags = {asked: getattr(context, asked) for asked in (*GOLD, "uncertain")}
         contexts.append(flags | {context.experiencer: True})
     return contexts, len(cases) / (time.perf_counter() - start)

@@ -28,10 +28,10 @@ import numpy as np
 import typer
 
 from benchmarks.record import Row, SeedOption, question, rows_of
-from spacy_bioel.curation.check import Checker
-from spacy_bioel.curation.pairs import Cell, CheckedId, IdVerdict, Pair
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.loading import load_model
+from spacy_bioel.plugins.curation.check import Checker
+from spacy_bioel.plugins.curation.pairs import Cell, CheckedId, IdVerdict, Pair
 from spacy_bioel.text.normalize import normalize_name
 
 WRONG = {

@@ -32,10 +32,10 @@ from benchmarks.linking import ENCODER, SYSTEMS, Similarity, make_pipeline
 from benchmarks.multitask import alone
 from benchmarks.record import Row, question, rows_of
 from benchmarks.texts import CANDIDATES, dev
-from spacy_bioel.contextual.dual_encoder import build_dual_encoder_v1
-from spacy_bioel.contextual.reranker import build_cross_encoder_v1, build_reranker_v1
 from spacy_bioel.evaluation.run import link_bare_texts, link_gold_mentions
 from spacy_bioel.models.name_encoder import EncoderSource
+from spacy_bioel.plugins.contextual.dual_encoder import build_dual_encoder_v1
+from spacy_bioel.plugins.contextual.reranker import build_cross_encoder_v1, build_reranker_v1
 
 _STRING_SYSTEMS = {
     "exact": "exact",

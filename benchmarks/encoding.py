@@ -39,7 +39,6 @@ from tokenizers import Tokenizer
 from transformers import AutoModel, BertConfig, BertModel
 
 from benchmarks.record import Row, question, rows_of
-from spacy_bioel.contextual.networks import NameTransformer
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vectors import ExactIndex, quantize
 from spacy_bioel.linking.starter import read_starter_encoder
@@ -51,6 +50,7 @@ from spacy_bioel.models.name_encoder import (
     inference_of,
 )
 from spacy_bioel.parallel import use_one_thread
+from spacy_bioel.plugins.contextual.networks import NameTransformer
 from spacy_bioel.text.normalize import normalize_name
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]

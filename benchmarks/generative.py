@@ -28,8 +28,6 @@ from thinc.schedules import warmup_linear
 from benchmarks.linking import metric_rows, subsets
 from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import KEY, blank, dev, only, weighed_by_folds
-from spacy_bioel.contextual import generative as network
-from spacy_bioel.contextual.constrained_decoding import build_trie
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.evaluation.fit import fit_fusion, gather_contextual_development, gold_docs
@@ -37,6 +35,8 @@ from spacy_bioel.evaluation.run import link_gold_mentions
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.models.torch_io import network_of
+from spacy_bioel.plugins.contextual import generative as network
+from spacy_bioel.plugins.contextual.constrained_decoding import build_trie
 from spacy_bioel.types import AnnotatedText, Link
 
 _BATCH_SIZE = 8  # documents

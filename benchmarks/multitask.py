@@ -33,13 +33,13 @@ from transformers import AutoModel, AutoTokenizer
 
 from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import KEY, dev, only, python, scored
-from spacy_bioel.contextual import multitask as network
-from spacy_bioel.contextual.multitask import compute_from_states
 from spacy_bioel.doc import get_links
 from spacy_bioel.evaluation.run import link_bare_texts, link_gold_mentions
 from spacy_bioel.evaluation.tune import Prepared, cross_fit, nil_step
 from spacy_bioel.mentions.model import decode_bilou
 from spacy_bioel.pipe import with_token_vectors
+from spacy_bioel.plugins.contextual import multitask as network
+from spacy_bioel.plugins.contextual.multitask import compute_from_states
 from spacy_bioel.settings import EvidenceSettings
 from spacy_bioel.types import AnnotatedText, Link, Mention
 

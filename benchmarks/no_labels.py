@@ -40,13 +40,15 @@ import typer
 from benchmarks.record import Row, question
 from benchmarks.rivals import THEIRS, run, write_json
 from spacy_bioel.doc import get_links
-from spacy_bioel.entities.notes.shorthand import Notes
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.evaluation.evaluate import evaluate_links
 from spacy_bioel.evaluation.fit import document_folds
 from spacy_bioel.evaluation.tune import Prepared, dictionary_step
 from spacy_bioel.io.pubtator import read_pubtator
-from spacy_bioel.loading import add_context, find_linker, load_model
+from spacy_bioel.loading import find_linker, load_model
+from spacy_bioel.plugins.clinical.notes import Notes
+from spacy_bioel.plugins.clinical.presets import add_context
+from spacy_bioel.plugins.clinical.status import Context
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 AFFIRMED = "affirmed"  # without mentions that are negated, conditional or of another person
@@ -98,7 +100,7 @@ def no_labels(
         for doc in nlp.pipe(texts, batch_size=64):
             links = get_links(doc)
             if affirmed:
-                links = [link for link in links if link.context and link.context.is_affirmed]
+                links = [link for link in links if (c := Context.of(link)) and c.is_affirmed]
             found.append({(link.start, link.end, id) for link in links for id in link.ids})
         return found
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
 from enum import Enum
 from functools import partial, reduce
+from importlib import import_module
 from inspect import cleandoc, getsource
 from operator import getitem
 from pathlib import Path
@@ -27,10 +28,10 @@ from benchmarks.tables import table
 from spacy_bioel.cli import app
 from spacy_bioel.errors import Errors, Warnings
 from spacy_bioel.files import replacing_file
+from spacy_bioel.plugins.clinical.factories import ContextSettings
 from spacy_bioel.settings import (
     DETECTOR,
     LINKER,
-    ContextSettings,
     LinkerSettings,
     MentionSettings,
     Settings,
@@ -84,19 +85,19 @@ API: dict[str, dict[str, tuple[str, ...] | None]] = {
         "spacy_bioel.mentions.model.build_span_enumerator_v1": None,
         "spacy_bioel.mentions.model.build_bio_tagger_v1": None,
         "spacy_bioel.models.name_encoder.build_rescnn_v1": None,
-        "spacy_bioel.contextual.transformers.build_transformer_names_v1": None,
-        "spacy_bioel.contextual.document_transformer.build_transformer_v1": None,
-        "spacy_bioel.contextual.document_transformer.build_with_spelling_v1": None,
-        "spacy_bioel.contextual.dual_encoder.build_dual_encoder_v1": None,
-        "spacy_bioel.contextual.reranker.build_reranker_v1": None,
-        "spacy_bioel.contextual.multitask.build_hierarchical_linker_v1": None,
-        "spacy_bioel.contextual.generative.build_generative_linker_v1": None,
+        "spacy_bioel.plugins.contextual.transformers.build_transformer_names_v1": None,
+        "spacy_bioel.plugins.contextual.document_transformer.build_transformer_v1": None,
+        "spacy_bioel.plugins.contextual.document_transformer.build_with_spelling_v1": None,
+        "spacy_bioel.plugins.contextual.dual_encoder.build_dual_encoder_v1": None,
+        "spacy_bioel.plugins.contextual.reranker.build_reranker_v1": None,
+        "spacy_bioel.plugins.contextual.multitask.build_hierarchical_linker_v1": None,
+        "spacy_bioel.plugins.contextual.generative.build_generative_linker_v1": None,
     },
     "corpora": {
         "spacy_bioel.corpus.create_corpus_v1": None,
         "spacy_bioel.corpus.mix_corpora_v1": None,
     },
-    "spark": {"spacy_bioel.export.spark.link": None},
+    "spark": {"spacy_bioel.plugins.spark.spark.link": None},
 }
 MODELS: dict[str, type[Settings]] = {
     model.pipe: model for model in (MentionSettings, LinkerSettings, ContextSettings)
@@ -223,13 +224,24 @@ def _default(param: Any) -> str:
     return f"`{getattr(value, 'value', value)}`"
 
 
-def codes(messages: type) -> str:
+def messages_of(kind: type) -> list[tuple[str, str]]:
+    """Return the codes and messages of the engine and of all plugins, sorted by code.
+
+    kind (type): `Errors` or `Warnings`.
+    """
+    for path in (ROOT / "spacy_bioel").glob("plugins/*/errors.py"):
+        import_module(f"spacy_bioel.plugins.{path.parent.name}.errors")
+    return sorted(
+        (name, getattr(owner, name).removeprefix(f"[{name}] "))
+        for owner in (kind, *kind.__subclasses__())
+        for name in vars(owner)
+        if re.fullmatch(r"[A-Z]\d{3}", name)
+    )
+
+
+def codes(kind: type) -> str:
     """Return a table of codes and messages, with message fields in italics."""
-    names = sorted(name for name in vars(messages) if re.fullmatch(r"[A-Z]\d{3}", name))
-    lines = []
-    for name in names:
-        text = getattr(messages, name).removeprefix(f"[{name}] ")
-        lines.append([f'<a id="{name}"></a>{name}', _cell(text)])
+    lines = [[f'<a id="{code}"></a>{code}', _cell(text)] for code, text in messages_of(kind)]
     return table(["code", "message"], lines)
 
 

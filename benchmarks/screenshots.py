@@ -111,7 +111,7 @@ PAGES = (
         "templates/patients.html templates/patient.html",
         "patient starter patients -o patient.html",
     ),
-    Shown("service", "templates/service.html"),
+    Shown("service", "plugins/service/templates/service.html"),
     Shown("documentation"),
 )
 
@@ -124,9 +124,12 @@ def digest_of(templates: str) -> str:
         name = left.pop()
         if name not in texts:
             texts[name] = (PACKAGE / name).read_text("utf8")
-            included = meta.find_referenced_templates(TEMPLATES.parse(texts[name]))
-            left += [f"templates/{other}" for other in included if other]
-    return sha256("".join(texts[name] for name in sorted(texts)).encode()).hexdigest()[:16]
+            folders = (Path(name).parent, Path("templates"))  # of a plugin, and of the engine
+            for other in filter(None, meta.find_referenced_templates(TEMPLATES.parse(texts[name]))):
+                places = (folder / other for folder in folders)
+                left.append(next(str(p) for p in places if (PACKAGE / p).is_file()))
+    names = sorted(texts, key=lambda name: Path(name).name)
+    return sha256("".join(texts[name] for name in names).encode()).hexdigest()[:16]
 
 
 def digests(page: Shown, scheme: str) -> dict[str, str]:

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     from spacy.language import Language
 
-    from spacy_bioel.curation.check import check as check
     from spacy_bioel.export.html import displacy_data as displacy_data
     from spacy_bioel.export.html import links_frame as links_frame
     from spacy_bioel.export.html import render as render
@@ -47,20 +46,20 @@ def load(
         shorthand and abnormal lab values.
     RETURNS (Language): Pipeline that writes mentions with ids to doc.spans["bioel"]; the id of a
         span is `span._.concept_id`.
-    RAISES BioelError: [B492] if the preset is unknown; the same errors as `load_model`.
+    RAISES BioelError: [B662] if the preset is unknown; the same errors as `load_model`.
     """
-    from spacy_bioel.loading import add_context, load_model
+    from spacy_bioel.loading import load_model, set_preset
 
     options: Any = {"disable": disable, "exclude": exclude, "config": config}
     nlp = load_model(str(model), preset=preset, **options)
-    if context and not preset:
-        add_context(nlp)
+    if context:
+        set_preset(nlp, "context")
     return nlp
 
 
-# Functions imported on first access, so that importing the package stays fast.
+# Functions imported on first access, so that importing the package stays fast. Plugins register
+# more of them.
 _LAZY_MODULES = {
-    "check": "curation.check",
     "explain": "report",
     "links_frame": "export.html",
     "render": "export.html",
@@ -69,12 +68,21 @@ _LAZY_MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY_MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_LAZY_MODULES[name]}"), name)
+    import spacy_bioel.registered as registered
+
+    if name in _LAZY_MODULES:
+        return getattr(import_module(f"{__name__}.{_LAZY_MODULES[name]}"), name)
+    if name.startswith("_") or name not in registered.registered_names(registered.FUNCTIONS):
+        plugin = "" if name.startswith("_") else registered.plugin_of(registered.FUNCTIONS, name)
+        missing = f": it needs the plugin {plugin!r}, which is missing" if plugin else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{missing}")
+    return registered.load_registered(registered.FUNCTIONS, name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY_MODULES})
+    import spacy_bioel.registered as registered
+
+    names = registered.registered_names(registered.FUNCTIONS)
+    return sorted({*globals(), *_LAZY_MODULES, *names})

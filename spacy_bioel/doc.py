@@ -1,6 +1,6 @@
 """Read and write gold mentions, mentions to link, and links on a Doc.
 
-The link of a mention (candidates, facts, context) is stored twice. As a value of the Span extension
+The link of a mention (candidates, facts) is stored twice. As a value of the Span extension
 `bioel_records`, it stays with the characters of the mention if a span group is filtered, sorted,
 assigned or copied, and in `Doc.copy`, `Doc.from_docs`, pickles and `to_bytes`. In the span group
 attributes, it survives in a DocBin without user data. An extension value contains the records of
@@ -26,23 +26,18 @@ from spacy.training import Example
 from spacy.util import filter_spans
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.registered import declared_facts
 from spacy_bioel.settings import GOLD_KEY, SPANS_KEY
 from spacy_bioel.text.normalize import normalize_tokens
 from spacy_bioel.text.sentences import LongForms, find_abbreviations, find_short_binomials
-from spacy_bioel.types import ANNOTATES, NIL, AnnotatedText, Candidate, Context, Link, ScoredSpan
+from spacy_bioel.types import ANNOTATES, NIL, AnnotatedText, Candidate, Link, ScoredSpan
 
 RECORDS = "bioel_records"  # Span extension: label -> span group key -> record
 _LINKS = "links"  # span group attribute: the same records, with their offsets and labels
 _ADDED = "added"  # span group attribute: offsets and labels of mentions added by the linker
 _FROM_ENTS = "from_ents"  # span group attribute: whether the mentions are the doc's entities
 _offsets_and_label = attrgetter("start", "end", "label")  # the `_span_key` of a link
-# Values of a mention's context: Span extensions, and keys in JSON.
-CONTEXT_VALUES = (
-    "negated uncertain historical hypothetical experiencer relative layout assertion".split()
-)
-_flags = attrgetter(*CONTEXT_VALUES[:-1])  # without the assertion, which follows from them
-
-# With id, in_ents, candidates, facts, kb, nil_threshold, probability, context.
+# With id, in_ents, candidates, facts, kb, nil_threshold, probability.
 Record = dict[str, Any]
 
 # Never outdated: spaCy changes the text of empty documents only, and merging or splitting tokens
@@ -259,7 +254,7 @@ def set_links(
         candidates = tuple([(c.id, c.score, c.name, c.evidence) for c in link.candidates])
         record: Record = {"id": kb_id, "candidates": candidates, "facts": dict(link.facts)}
         record |= {"kb": next((c.kb for c in link.candidates), "") or kb}
-        record |= {"nil_threshold": nil_threshold, "context": None}
+        record["nil_threshold"] = nil_threshold
         record["probability"] = probabilities[number] if len(probabilities) == len(links) else None
         records.append([*key, record])
     attrs |= {_LINKS: records, _FROM_ENTS: from_ents}
@@ -359,42 +354,30 @@ def link_of(span: Span, record: Record) -> Link:
         Candidate(id, score, name, evidence, kb)
         for id, score, name, evidence in record.get("candidates", ())
     )
-    context = _context(span, record)
+    return Link(*_span_key(span), split_kb_id(span.kb_id_), candidates, facts_of(span, record))
+
+
+def facts_of(span: Span, record: Record) -> dict[str, Any]:
+    """Return the facts in a record of a span, with offsets into the document."""
     facts = dict(record.get("facts", {}))
-    return Link(*_span_key(span), split_kb_id(span.kb_id_), candidates, context, facts)
+    for name, declared in declared_facts().items():
+        if name in facts:
+            facts[name] = declared.moved(facts[name], span.start_char)
+    return facts
 
 
-def set_contexts(doc: Doc, contexts: Sequence[Context], *, spans_key: str) -> None:
-    """Write the context of each span in a group (see `entities.notes.context`).
-
-    Cue offsets are stored relative to the mention, because `Doc.from_docs` shifts mentions.
-    """
-    group = doc.spans[spans_key]
+def set_fact(doc: Doc, name: str, values: Sequence[Any], *, spans_key: str) -> None:
+    """Write a declared fact about each span in a group, whose offsets refer to the document."""
+    group, declared = doc.spans[spans_key], declared_facts()[name]
     stored: dict[tuple[int, int, str], Record] = {}
     for *key, record in group.attrs.get(_LINKS, ()):
         stored[tuple(key)] = record
-    for span, context in zip(group, contexts, strict=True):
-        start = span.start_char
-        cues = [[a - start, b - start, says] for a, b, says in context.cues]
+    for span, value in zip(group, values, strict=True):
         record = stored.setdefault(_span_key(span), {"id": span.kb_id_})
-        record["context"] = [*_flags(context), cues]
+        facts = record.setdefault("facts", {})
+        facts[name] = declared.moved(value, -span.start_char)
         _add_record(doc, _span_key(span), spans_key, record)
     group.attrs[_LINKS] = [[*key, record] for key, record in stored.items()]
-
-
-def _context(span: Span, record: Record) -> Context | None:
-    if (stored := record.get("context")) is None:
-        return None
-    *values, cues = stored
-    start = span.start_char
-    moved = tuple((a + start, b + start, says) for a, b, says in cues)
-    return Context(**dict(zip(CONTEXT_VALUES, values, strict=False)), cues=moved)
-
-
-def context_of(span: Span) -> Context | None:
-    """Return the context of a span; None if it is not a mention, or `bioel_context` did not run."""
-    record = record_of(span)
-    return None if record is None else _context(span, record)
 
 
 def linked_groups(doc: Doc) -> list[str]:

@@ -1,8 +1,9 @@
-"""All error and warning messages, one per line, sorted by code.
+"""Error and warning messages of the engine, one per line, sorted by code.
 
-A new message takes a free code near related messages: B02x knowledge base, B05x pipes, B10x-B14x
-file formats, B15x-B17x transformers, B18x vectors, B20x-B21x changed or damaged knowledge bases,
-B38x-B39x services, W for warnings.
+Messages of a plugin are in its `errors.py`, in subclasses of `Errors` and `Warnings`; no code is used
+twice. A new message takes a free code near related messages: B02x knowledge base, B05x pipes,
+B10x-B14x file formats, B15x-B17x transformers, B18x vectors, B20x-B21x changed or damaged knowledge
+bases, B38x-B39x services, W for warnings.
 """
 
 from __future__ import annotations
@@ -219,21 +220,6 @@ class Errors(metaclass=_Coded):
     B367 = "{path} already exists. To replace it, add --replace."
     B368 = "{name!r} is not a valid package name. Use letters, digits and underscores, as in --name discharge_letters."
     B369 = "--label {gold}={label}: the pipeline has no label {label!r}; its labels are {known}. Choose one of them, or exclude the mentions labelled {gold} (--label {gold}=)."
-    B380 = "This service has no path {path:.80}. Its paths are listed in /openapi.json."
-    B381 = "{path:.80} does not accept {method}, expected {allowed}. Change the method."
-    B382 = "The request body is larger than {most:,} bytes. Send fewer or shorter texts per request; the limits are in /info."
-    B383 = "The request contains {found:,} texts, expected at most {most:,}. Send them in several requests."
-    B384 = "Invalid request: {problem}. Correct it; /openapi.json describes the requests."
-    B385 = "The request body is not JSON: {found}. Send JSON in UTF-8."
-    B386 = "The text has {found:,} characters, expected at most {most:,}. Split it, for example at its sections."
-    B387 = "The pipeline is still loading. Try again later; /readyz reports when it is ready."
-    B388 = "The pipeline has no linker to serve; its pipes are: {pipes}. Specify a pipeline with a bioel_linker or a knowledge base, or leave MODEL out to serve the starter."
-    B389 = "Too many requests at once. Try again after the number of seconds in Retry-After."
-    B390 = "The request body did not arrive within {seconds:g} seconds. Send it again."
-    B391 = "No answer within {seconds:g} seconds, because there are many texts or other requests came first. Send fewer texts, or try again after the number of seconds in Retry-After."
-    B392 = "Internal service error: {error}. The details are in its log; please report them together with the request."
-    B393 = "Cannot listen on {host}, port {port}: {reason}. Choose another address with --host and --port; port 0 selects a free port."
-    B394 = "The request body has the content type {found}, expected application/json. Set the Content-Type header."
     B400 = "No record in {sources} is valid ({n} are bad), so nothing is written. {report} lists them. The first: {first}"
     B402 = "No name change is specified. Use --add, --remove or --rename, each with a name."
     B403 = "{id!r} in the knowledge base in {path} has no name {name!r}; its names are: {names}. Names are compared ignoring case and punctuation; nothing was changed."
@@ -258,9 +244,6 @@ class Errors(metaclass=_Coded):
     B480 = "{found!r} contains half of a surrogate pair, or a byte that is not UTF-8, and cannot be written. Correct it; in a terminal, use a UTF-8 locale."
     B481 = "The folder {path} has no .txt or .txt.gz files: expected one for each document. If all documents are in one file, specify that file."
     B485 = "{path} is a symbolic link, and knowledge base files are not changed through links. Replace the link with its target, or move the whole folder {kb} and link to that folder."
-    B486 = "This service does not accept the host name {found}. Use its address or localhost, or ask the administrator of the service to allow this host name."
-    B487 = "The {name} argument of {tool} is invalid: {problem}. Correct it and call again."
-    B488 = "--allowed-host {found!r}: expected only a host name, without https:// and without a port, such as bioel.example.org."
     B490 = "{path} is not a rules file for bioel_context ({error}). Expected a JSON object with cues, pseudo, ends and sections: edit a copy of spacy_bioel/assets/context.json."
     B491 = "--context, --affirmed and --preset apply to mentions that the pipeline finds, not to mentions that the input provides (--mentions given). Leave out one of the two."
     B492 = "There is no preset {found!r}. Use preset='clinical', or leave it out."
@@ -301,10 +284,6 @@ class Errors(metaclass=_Coded):
     B554 = "{n} of {of} mentions are not linked; the offsets of the first are {place}. Expected integers with 0 <= start < end <= {length} around a word of the text, counted in characters. Correct them; the other mentions of the document are linked."
     B555 = "{path} is written for two options, and one result would be lost. Choose another name."
     B556 = "{path} was not written by `bioel link`, which keeps the links of interrupted runs in a file of this name. Rename the file, or choose another output."
-    B560 = "This text was not linked within {seconds:g} seconds. Do not send it again: split it, for example at its sections, or ask the administrator of the service to increase --deadline."
-    B561 = "The worker process that linked this text died ({how}). Do not send it again: split it, for example at its sections, or ask the administrator of the service whether memory ran out."
-    B562 = "A worker process died ({how}) before the pipeline was loaded. If memory ran out, use fewer workers: --workers 1."
-    B563 = "The service is stopping. Send the request again after the number of seconds in Retry-After."
     B571 = "`labels` in [initialize.before_init] refers to the label {label!r}, which the {where} does not have. Its labels are {known}. Specify labels of the training documents, each with a label of the pipeline to start from, or null."
     B572 = "There are {train:,} training documents and {dev:,} development documents ({same:,} of them also for training). Expected at least one to learn from, and another one to choose the best pipeline: put about one document in five into the file for dev, and only there."
     B573 = 'The pipe {name!r} has nothing to start from. Take it over from a trained pipeline: in [components.{name}], replace all settings by `source = "starter"`, the folder of that pipeline.'
@@ -316,13 +295,8 @@ class Errors(metaclass=_Coded):
     B597 = "{path} holds one patient, but the notes are of several: {found}. Write a folder with a file for each: -o NAME.phenopackets or NAME.families"
     B598 = "The date of {where} is {found:.40}, expected one date such as 2024-03-31, or none. Correct it."
     B599 = "{kb} has no ids for a Phenopacket, expected HPO, MONDO, OMIM, Orphanet or DOID (HP:0001250); its first is {id!r}. Use another knowledge base, build it again with --prefix HP if its ids lack their prefix, or write a table."
-    B600 = "{where}: this file is not text (it contains a null byte). Expected text, Markdown, CSV, TSV, XLSX, JSON, YAML or OBO in UTF-8: leave the file out, or convert it."
-    B601 = "{where}: found {found}, expected JSON, JSON lines or YAML of at most 100 levels. Correct the file, or rename it to .txt to read it as text."
     B604 = "--fix cannot correct {found} in {out}. Expected one file of text, Markdown, CSV, TSV, JSON, YAML or OBO, not compressed: correct other files one by one, and workbooks by hand."
-    B605 = "{path}, line {line}: this is not a baseline. Expected JSON lines with an id, a name and a verdict, as written by `bioel check FILES -o baseline.jsonl`: write one, or correct --baseline."
     B630 = "--xrefs: the knowledge base ({kb}) has no cross-references. Leave the option out, or build the knowledge base from a source with cross-references (`bioel kb build`)."
-    B635 = "{path} has links to {id}, which {old} does not have. Expected links made by: bioel link {old} TEXTS"
-    B636 = "{path} cannot be updated (found: {found}). Expected two knowledge bases, and links that `bioel link KB TEXTS` made without --preset, --context and --xrefs. Link the texts again: bioel link NEW TEXTS"
     B606 = "{path} has no vocabulary {unknown}; it has {known}. Correct --vocabulary, or download the vocabulary from Athena."
     B607 = "A document has the id {id!r:.40}, but note_id in NOTE_NLP is an integer. Name the documents by their note_id: in the column id of a table, or as 123.txt in a folder."
     B609 = "{kb} has no cross-reference to {name}; it has some to {known}. Correct --as, or add mappings: bioel kb add KB --sssom FILE"
@@ -335,6 +309,10 @@ class Errors(metaclass=_Coded):
     B651 = "PyTorch finds GPU {gpu_id}, but CuPy, which spaCy needs for it, cannot use it ({error}). Install the CuPy that fits PyTorch's CUDA {cuda}: pip install '{package}[ctk]>=14', or use the CPU: leave out --gpu-id (in the project, --vars.gpu_id)."
     B652 = "{n} processes cannot share a GPU that was in use before they started. Expected one process: leave out --n-process, and raise --batch-size; or start processes with multiprocessing.set_start_method('spawn')."
     B653 = "The GPU has too little memory ({error}). End other programs that use it (see nvidia-smi), or use smaller batches: for linking --batch-size 16, for serving --workers 1, for training a smaller size in [training.batcher]; or use the CPU: leave out --gpu-id (in the project, --vars.gpu_id)."
+    B660 = "Two installed packages register the {what} {name!r}: {first} and {second}. Uninstall one of them."
+    B661 = "The {what} {name!r} needs the plugin {plugin!r} of spacy-bioel, which this installation lacks. Install the whole package again: pip install --force-reinstall --no-deps spacy-bioel"
+    B662 = "The {what} {name!r} is unknown. Registered are: {known}."
+    B663 = "The {what} {name!r} cannot be used, because {module} cannot be imported ({error}). Install what is missing, or update or uninstall the package that contains it."
 
 
 class Warnings(metaclass=_Coded):
@@ -388,7 +366,6 @@ class Warnings(metaclass=_Coded):
     W390 = "{source}: sentences seem to continue on the next line, but each line was read as a document of its own. To read the whole file as one note, add --format whole."
     W396 = "{path}: findings left out: {n:,} ({why}). A table contains all: -o NAME.csv"
     W400 = "Not checked, because no knowledge base has all ids with the prefix {prefix}: {n:,}. To check them, add one: --kb FOLDER, or build it: bioel kb build FOLDER SOURCE"
-    W401 = "{first} and {second} both have ids with the prefix {prefix}. An id is looked up in the first of them that knows it; if one is an older release, leave it out."
     W410 = "{links}: ids of {old}: {known:,}; others, which stay as they are: {n:,} ({first}). Check that OLD is the release with which it was annotated; ids without a prefix need --prefix, and a table needs a column such as id, or --columns."
     W411 = "Skipped in folders, because they are empty or not text: {n:,} ({first}). To read such a file, convert it to text, or name it to see the error."
     W412 = "Ids that stay those of the knowledge base, because their concepts have no cross-reference to {name}: {n:,} ({first}). To add mappings: bioel kb add KB --sssom FILE"

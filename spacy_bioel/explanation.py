@@ -7,7 +7,6 @@ This ensures that explanations always agree with decisions.
 from __future__ import annotations
 
 import warnings
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,10 +17,9 @@ from typing import Any
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.doc import (
-    CONTEXT_VALUES,
     RECORDS,
     Record,
-    context_of,
+    facts_of,
     fits_tokens,
     link_of,
     record_of,
@@ -30,9 +28,9 @@ from spacy_bioel.doc import (
 from spacy_bioel.errors import BioelError, Warnings
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.registered import declared_facts
 from spacy_bioel.types import (
     Candidate,
-    Context,
     KbRelease,
     Link,
     ScoredSpan,
@@ -275,7 +273,13 @@ def explain_link(
             ExplainedCandidate(c.id, c.name, preferred, c.score, c.evidence, kind=kind)
         )
     # The dictionary labels mentions after it finds them; records are stored by label.
-    context = context_of(Span(span.doc, span.start, span.end, link.label))
+    labelled = Span(span.doc, span.start, span.end, link.label)
+    facts = {} if (record := record_of(labelled)) is None else facts_of(labelled, record)
+    said = [
+        declared.described(facts[name], span.doc.text)
+        for name, declared in declared_facts().items()
+        if name in facts
+    ]
     return Explanation(
         start=link.start,
         end=link.end,
@@ -287,7 +291,7 @@ def explain_link(
         probability=probability,
         candidates=tuple(candidates),
         kbs=releases(kb, link.label) if kb is not None else (),
-        said="" if context is None else describe_context(context, span.doc.text),
+        said="; ".join(filter(None, said)),
     )
 
 
@@ -303,16 +307,15 @@ def register_extensions(facts: Iterable[str] = ()) -> None:
 
     `span._.concept_id` and its synonym `span._.cui` return the linked concept's id in any
     vocabulary, or None; `span._.cuis` returns all ids. `span._.candidates` and
-    `span._.explanation` (see `explain_span`) show how the concept was chosen. `span._.assertion`
-    ("absent"), `negated`, `uncertain`, `historical`, `hypothetical`, `experiencer`, `relative`,
-    `layout` and `context_cues` are None without the `bioel_context` pipe. Extensions registered by
+    `span._.explanation` (see `explain_span`) show how the concept was chosen. Extensions of
+    declared facts, such as `span._.negated`, are None without the fact. Extensions registered by
     another package are kept, with a warning [W270].
 
     facts (Iterable[str]): Facts that entity rules add, such as "hgvs"; each becomes an extension.
     """
     if not Span.has_extension(RECORDS):
         Span.set_extension(RECORDS, default=None)  # so that spaCy also stores its values as JSON
-    for name, getter in (_GETTERS | {fact: _getter_of_fact(fact) for fact in facts}).items():
+    for name, getter in (extension_getters() | {f: _getter_of_fact(f) for f in facts}).items():
         if not Span.has_extension(name):
             Span.set_extension(name, getter=getter)
         elif Span.get_extension(name)[2] is not getter:
@@ -354,15 +357,10 @@ def _get_fact(name: str, span: Span) -> Any:
     return None if record is None else record.get("facts", {}).get(name)
 
 
-def _get_of_context(name: str, span: Span) -> Any:
+def _get_declared(fact: str, read: Callable[[Any, str], Any], span: Span) -> Any:
     record = _stored_record(span)
-    context = None if record is None else link_of(span, record).context
-    return None if context is None else getattr(context, name)
-
-
-def _get_cues(span: Span) -> tuple[str, ...] | None:
-    context = context_of(span)
-    return None if context is None else tuple(span.doc.text[a:b] for a, b, _ in context.cues)
+    facts = {} if record is None else facts_of(span, record)
+    return read(facts[fact], span.doc.text) if fact in facts else None
 
 
 _GETTERS: dict[str, Callable[[Span], Any]] = {
@@ -371,10 +369,17 @@ _GETTERS: dict[str, Callable[[Span], Any]] = {
     "cuis": _get_cuis,
     "candidates": _get_candidates,
     "explanation": explain_span,
-    **{name: partial(_get_of_context, name) for name in CONTEXT_VALUES},
-    "context_cues": _get_cues,
 }
-EXTENSIONS = frozenset(_GETTERS)  # names of the Span extensions
+
+
+@cache  # the same getters each time, because `register_extensions` compares them by identity
+def extension_getters() -> dict[str, Callable[[Span], Any]]:
+    """Return the getters of the Span extensions, with those of declared facts."""
+    return _GETTERS | {
+        name: partial(_get_declared, fact, read)
+        for fact, declared in declared_facts().items()
+        for name, read in declared.extensions.items()
+    }
 
 
 def reason_of(link: Link, *, nil_threshold: float | None = None) -> str:
@@ -397,14 +402,3 @@ def reason_of(link: Link, *, nil_threshold: float | None = None) -> str:
         f"{decision}: {best.name} ({best.id}) scored highest ({best.score:.2f}), "
         f"{relation} nil_threshold{threshold}."
     )
-
-
-def describe_context(context: Context, text: str) -> str:
-    """Describe what a text says about a mention, with the cues: 'negated ("denies")'.
-
-    text (str): The whole text, which the cue offsets refer to.
-    """
-    cues: dict[str, list[str]] = defaultdict(list)
-    for start, end, meaning in context.cues:
-        cues[meaning].append(" ".join(text[start:end].split()))
-    return ", ".join(f'{meaning} ("{", ".join(words)}")' for meaning, words in cues.items())

@@ -6,27 +6,23 @@ spaCy imports this module for every pipeline, so the factories import their pipe
 # No `from __future__ import annotations`: spaCy reads the annotations as types.
 
 from collections.abc import Callable
-from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from spacy.language import Language
 from spacy.tokenizer import Tokenizer
-from spacy.util import compile_infix_regex, compile_prefix_regex
+from spacy.util import compile_infix_regex, compile_prefix_regex, registry
 from thinc.api import Model
 
-from spacy_bioel.doc import CONTEXT_VALUES
 from spacy_bioel.settings import (
-    CONTEXT,
     DETECTOR,
     LINKER,
-    ContextSettings,
     LinkerSettings,
     MentionSettings,
-    Settings,
+    takes,
 )
 
 if TYPE_CHECKING:
-    from spacy_bioel.entities.notes.context import MentionContext
+    from spacy_bioel.entities import EntityRules
     from spacy_bioel.entities.rule_set import RuleSet
     from spacy_bioel.linking.pipe import Linker
     from spacy_bioel.mentions.pipe import MentionDetector
@@ -63,32 +59,27 @@ _MENTION_RULES = {
 }
 _LINKER_RULES = {
     "genes": {"@misc": "spacy-bioel.Genes.v1"},
-    "notes": {
-        "@misc": "spacy-bioel.Notes.v1",
-        **{"shorthand": True, "clinical": False, "measurements": False},
-    },
+    "notes": {"@misc": "spacy-bioel.Shorthand.v1"},
     **_MENTION_RULES,
     "chemicals": {"@misc": "spacy-bioel.Chemicals.v1"},
 }
-_CONTEXT_EXTENSIONS = (*CONTEXT_VALUES, "context_cues")
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _takes(settings: type[Settings]) -> Callable[[F], F]:
-    """Replace `**settings` in a factory's signature with one parameter for each setting.
+@registry.misc("spacy-bioel.Notes.v1")
+def create_notes_without_plugin(
+    *, shorthand: bool = True, clinical: bool = False, measurements: bool = False
+) -> "EntityRules":
+    """Make shorthand rules for pipelines saved under this name, if the plugin that has registered
+    it as an entry point, which takes precedence, is missing.
 
-    spaCy rejects config keys that are not in the signature. The pipe checks the values.
+    RAISES BioelError: [B661] if the rules are more than shorthand.
     """
+    from spacy_bioel.entities.shorthand import Shorthand
+    from spacy_bioel.registered import SPACY, refuse_if_missing
 
-    def add_settings(factory: F) -> F:
-        original = signature(factory)
-        parameters = [p for name, p in original.parameters.items() if name != "settings"]
-        parameters += [Parameter(name, Parameter.KEYWORD_ONLY) for name in settings.model_fields]
-        factory.__signature__ = original.replace(parameters=parameters)  # type: ignore[attr-defined]
-        return factory
-
-    return add_settings
+    if not shorthand or clinical or measurements:
+        refuse_if_missing(SPACY, "spacy-bioel.Notes.v1")
+    return Shorthand()
 
 
 def _rule_set(entities: dict[str, Any]) -> "RuleSet":
@@ -108,7 +99,7 @@ def _rule_set(entities: dict[str, Any]) -> "RuleSet":
     },
     default_score_weights={"bioel_mention_f": 1.0, "bioel_mention_p": 0.0, "bioel_mention_r": 0.0},
 )
-@_takes(MentionSettings)
+@takes(MentionSettings)
 def make_mention_detector(
     nlp: Language,
     name: str,
@@ -124,23 +115,6 @@ def make_mention_detector(
     pipe = MentionDetector(nlp.vocab, model, name, settings=settings, entities=rules, scorer=scorer)
     pipe.join(nlp)
     return pipe
-
-
-@Language.factory(
-    CONTEXT,
-    assigns=[f"span._.{name}" for name in _CONTEXT_EXTENSIONS],
-    requires=["doc.spans"],
-    default_config=ContextSettings.defaults(),
-)
-@_takes(ContextSettings)
-def make_context(nlp: Language, name: str, **settings: Any) -> "MentionContext":
-    """Make a `bioel_context` pipe, which marks mentions as negated, historical, and so on."""
-    from spacy_bioel.entities.notes.context import MentionContext
-    from spacy_bioel.pipe import keep_config_current
-
-    context = MentionContext(nlp.tokenizer, name, **dict(ContextSettings.of(settings)))
-    keep_config_current(nlp, context)
-    return context
 
 
 @Language.factory(
@@ -161,7 +135,7 @@ def make_context(nlp: Language, name: str, **settings: Any) -> "MentionContext":
         "bioel_link_acc": 0.0,
     },
 )
-@_takes(LinkerSettings)
+@takes(LinkerSettings)
 def make_linker(
     nlp: Language,
     name: str,

@@ -1,4 +1,4 @@
-"""Load pipelines by folder or name, adapt them to clinical notes, and verify saved pipelines."""
+"""Load pipelines by folder or name, adapt them with presets, and verify saved pipelines."""
 
 from __future__ import annotations
 
@@ -18,13 +18,10 @@ from typing import TYPE_CHECKING, Any
 import spacy
 from catalogue import RegistryError
 from spacy.language import Language
-from spacy.util import is_package, load_config, load_model_from_config, registry
+from spacy.util import is_package, load_config, load_model_from_config
 from thinc.api import Config, ConfigValidationError
 
-from spacy_bioel.entities.notes import note_tables
-from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.explanation import register_extensions
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.folder import has_columns, label_and_folder
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -32,9 +29,9 @@ from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.starter import read_starter_encoder
 from spacy_bioel.parallel import gpu_in_use, memory_errors, require_gpu
 from spacy_bioel.pipe import CFG, MANIFEST, SavedFiles
+from spacy_bioel.registered import PRESETS, SPACY, load_registered, refuse_if_missing
 from spacy_bioel.settings import (
     BY_DICTIONARY,
-    CONTEXT,
     DETECTOR,
     LINKER,
     SPANS_KEY,
@@ -47,9 +44,9 @@ if TYPE_CHECKING:
     from spacy_bioel.mentions.pipe import MentionDetector
 
 STARTER = "starter"
-CLINICAL = "clinical"  # the only preset
 _CODE_MODULE = "python_code"  # spaCy's module name for a --code file
 _UNREGISTERED = re.compile("function '([^']+)' in function registry '([^']+)'")  # spaCy's E893
+_NO_FACTORY = re.compile(r"\[E002\] Can't find factory for '([^']+)'")
 
 
 def import_code(path: str) -> UserCode:
@@ -113,7 +110,8 @@ def load_model(
     options: `disable`, `exclude` and `config`, as for `spacy.load`.
     RAISES BioelError: [B071] if there is no such pipeline, [B323] if a knowledge base without a
         label is added to a pipeline, [B501] if the config uses an unregistered function, [B541] if
-        there are options for a knowledge base; the same errors as `set_kb`.
+        there are options for a knowledge base, [B661] if something belongs to a plugin that is
+        missing; the same errors as `set_kb`.
     """
     labelled = [kb for kb in more if label_and_folder(kb)[0]]
     others = [kb for kb in more if kb not in labelled]
@@ -143,8 +141,11 @@ def _load_or_make(model: str, more: Sequence[str], options: Mapping[str, Any]) -
         if not (match := _UNREGISTERED.search(str(error))):
             raise BioelError(Errors.B071.format(model=model, error=error)) from error
         name, registry = match.groups()
+        refuse_if_missing(SPACY, name)
         raise BioelError(Errors.B501.format(model=model, name=name, registry=registry)) from error
     except Exception as error:  # loading a damaged folder can fail in many ways
+        if match := _NO_FACTORY.search(str(error)):
+            refuse_if_missing(SPACY, match[1])
         config: dict[str, Any] = {}
         with suppress(Exception):  # the config may be what is damaged
             config = load_config(Path(model) / "config.cfg").get("components", {})
@@ -198,7 +199,7 @@ def dictionary_pipeline(kb: str | list[str]) -> Language:
 
 def find_linker(nlp: Language) -> Linker | None:
     """Return a pipeline's first linker, under any name, or None."""
-    return next(_pipes_made_by(LINKER, nlp), None)
+    return next(pipes_made_by(LINKER, nlp), None)
 
 
 def require_linker(nlp: Language, model: str) -> Linker:
@@ -231,42 +232,23 @@ def finds_names(nlp: Language) -> bool:
     return (linker := find_linker(nlp)) is not None and linker.cfg["mentions"] == BY_DICTIONARY
 
 
-def add_context(nlp: Language) -> None:
-    """Add a `bioel_context` pipe at the end, unless the pipeline has one."""
-    if not any(_pipes_made_by(CONTEXT, nlp)):
-        nlp.add_pipe(CONTEXT, config={"spans_key": spans_key(find_linker(nlp))})
-
-
 def set_preset(nlp: Language, preset: str) -> None:
-    """Adapt a pipeline to clinical notes.
+    """Adapt a pipeline in place, as the plugin that registers the preset does.
 
-    The pipeline then recognises shorthand and abnormal lab values, and marks mentions as negated,
-    historical, and so on.
-
-    RAISES BioelError: [B492] if the preset is not "clinical".
+    RAISES BioelError: [B661, B662] if there is no such preset.
     """
-    if preset != CLINICAL:
-        raise BioelError(Errors.B492.format(found=preset))
-    if linker := find_linker(nlp):
-        notes = {"@misc": "spacy-bioel.Notes.v1", "clinical": True, "measurements": True}
-        linker.entities = RuleSet(linker.entities.rules | registry.resolve({"notes": notes}))
-        register_extensions(linker.entities.fact_names)
-        name = next(name for name, pipe in nlp.pipeline if pipe is linker)
-        nlp._pipe_configs[name].setdefault("entities", {})["notes"] = notes
-    if detector := find_detector(nlp):
-        detector.cfg["exclude"] = sorted({*detector.cfg["exclude"], *note_tables()["exclude"]})
-    add_context(nlp)
+    load_registered(PRESETS, preset)(nlp)
 
 
 def fact_names(nlp: Language) -> list[str]:
     """Return the names of facts that the linkers in a pipeline may add to links."""
-    linkers = _pipes_made_by(LINKER, nlp)
+    linkers = pipes_made_by(LINKER, nlp)
     return list(dict.fromkeys(fact for pipe in linkers for fact in pipe.entities.fact_names))
 
 
 def find_detector(nlp: Language) -> MentionDetector | None:
     """Return a pipeline's first mention detector, under any name, or None."""
-    return next(_pipes_made_by(DETECTOR, nlp), None)
+    return next(pipes_made_by(DETECTOR, nlp), None)
 
 
 def spans_key(linker: Linker | None) -> str:
@@ -274,7 +256,8 @@ def spans_key(linker: Linker | None) -> str:
     return SPANS_KEY if linker is None else str(linker.cfg["spans_key"])
 
 
-def _pipes_made_by(factory: str, nlp: Language) -> Iterator[Any]:
+def pipes_made_by(factory: str, nlp: Language) -> Iterator[Any]:
+    """Yield the pipes that a factory made, under any name."""
     return (pipe for name, pipe in nlp.pipeline if nlp.get_pipe_meta(name).factory == factory)
 
 

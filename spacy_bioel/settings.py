@@ -5,17 +5,18 @@ spaCy imports this module for every pipeline, so the module itself imports littl
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, Self
+from inspect import Parameter, signature
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from thinc.api import ConfigValidationError
 
 from spacy_bioel.errors import BioelError, Errors
 
-LINKER, DETECTOR, CONTEXT = "bioel_linker", "bioel_mentions", "bioel_context"  # factory names
+LINKER, DETECTOR = "bioel_linker", "bioel_mentions"  # factory names
 GOLD_KEY = "bioel_gold"
 SPANS_KEY = "bioel"
 # Values of the linker's `mentions` setting that other modules compare with.
@@ -386,16 +387,20 @@ class LinkerSettings(Settings):
         return tuple(self.kb) if is_one_folder else ()
 
 
-class ContextSettings(Settings):
-    pipe = CONTEXT
+_Factory = TypeVar("_Factory", bound=Callable[..., Any])
 
-    rules: str = Field(
-        default="",
-        description='JSON file with cues and sections; `""` for the bundled rules. The rules are '
-        "saved with the pipeline.",
-    )
-    spans_key: str = Field(
-        default="",
-        description='Span group with the mentions. `""` for all groups written by the detectors '
-        "and linkers in the pipeline.",
-    )
+
+def takes(settings: type[Settings]) -> Callable[[_Factory], _Factory]:
+    """Replace `**settings` in a factory's signature with one parameter for each setting.
+
+    spaCy rejects config keys that are not in the signature. The pipe checks the values.
+    """
+
+    def add_settings(factory: _Factory) -> _Factory:
+        original = signature(factory)
+        parameters = [p for name, p in original.parameters.items() if name != "settings"]
+        parameters += [Parameter(name, Parameter.KEYWORD_ONLY) for name in settings.model_fields]
+        factory.__signature__ = original.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return factory
+
+    return add_settings

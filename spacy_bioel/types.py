@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
@@ -190,44 +190,33 @@ def is_tied(candidates: Sequence[Candidate]) -> bool:
     return len(scores) == 2 and scores[0] == scores[1] <= 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What the text says about a mention (see `entities.notes.context`).
+@dataclass(frozen=True)
+class DeclaredFact:
+    """How a fact that is a JSON object appears in outputs; registered as an entry point in the
+    group `spacy_bioel_facts`, under the name of the fact.
 
-    experiencer (str): Who has the condition: "patient", "family" or "other".
-    relative (str): Which relative has it, such as "mother"; "" if the text does not say.
-    layout (str): The kinds of the parts of the note that contain it: "section, list, item".
-    cues (tuple): Start, end and meaning of the words that show this.
+    columns (Mapping): For each column of tables, a function from the value to the cell; None is an
+        empty cell.
+    extensions (Mapping): For each Span extension, a function from the value and the text of the
+        document.
+    moved (Callable): Adds a number of characters to the offsets in a value. A Doc stores offsets
+        relative to the mention, because `Doc.from_docs` shifts mentions.
+    described (Callable): Describes a value in a text, for explanations; "" if there is nothing to
+        say. The offsets in the value refer to the text.
+    noted (Callable): The same with everything that the value contains, for pages.
+    css_class (Callable): The CSS class of the mention on pages, one of `css_classes`, or "".
+    css_classes (tuple[str, ...]): The classes; where mentions overlap, the first is used.
+    legend (str): What these classes mean.
     """
 
-    negated: bool = False
-    uncertain: bool = False
-    historical: bool = False
-    hypothetical: bool = False
-    experiencer: str = "patient"
-    relative: str = ""
-    layout: str = ""
-    cues: tuple[tuple[int, int, str], ...] = ()
-
-    @property
-    def assertion(self) -> str:
-        """The status in one word, the first that holds: "absent" (also in a relative), "family",
-        "other", "conditional", "possible", "historical" or "present"."""
-        if self.negated:
-            return "absent"
-        if self.experiencer != "patient":
-            return self.experiencer
-        if self.hypothetical:
-            return "conditional"
-        return "possible" if self.uncertain else "historical" if self.historical else "present"
-
-    @property
-    def is_affirmed(self) -> bool:
-        """Whether the patient has or had the condition.
-
-        The mention is not negated or hypothetical, and is not about another person.
-        """
-        return not (self.negated or self.hypothetical) and self.experiencer == "patient"
+    columns: Mapping[str, Callable[[Any], Any]]
+    extensions: Mapping[str, Callable[[Any, str], Any]]
+    moved: Callable[[Any, int], Any]
+    described: Callable[[Any, str], str]
+    noted: Callable[[Any, str], str]
+    css_class: Callable[[Any], str]
+    css_classes: tuple[str, ...]
+    legend: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +226,7 @@ class Link:
     start, end, label: As in `Mention`.
     ids (tuple[str, ...]): The linked concept ids: one, several for a composite, none for NIL.
     candidates (tuple[Candidate, ...]): Best first, also for NIL.
-    context (Context | None): Set by the `bioel_context` pipe; None if it did not run.
-    facts (Mapping): Further facts from the entity rules: JSON values by name.
+    facts (Mapping): Further facts, from entity rules or later pipes: JSON values by name.
     """
 
     start: int
@@ -246,7 +234,6 @@ class Link:
     label: str
     ids: tuple[str, ...] = ()
     candidates: tuple[Candidate, ...] = ()
-    context: Context | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 

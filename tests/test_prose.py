@@ -18,6 +18,7 @@ from safetensors import safe_open
 from spacy.language import Language
 from spacy.util import load_config
 
+from benchmarks.reference import messages_of
 from benchmarks.run import QUESTIONS
 from spacy_bioel import factories
 from spacy_bioel.dictionary import unambiguous
@@ -227,7 +228,7 @@ def test_files_that_are_named_exist():
 
 
 def test_codes_exist():
-    known = {name for name in (*vars(Errors), *vars(Warnings)) if not name.startswith("_")}
+    known = {code for kind in (Errors, Warnings) for code, _ in messages_of(kind)}
     for page in PROSE:
         found = {code for codes in CODE.findall(PROSE[page]) for code in codes.split(", ")}
         assert found <= known, page

@@ -8,7 +8,16 @@ import pytest
 from spacy import blank
 
 from benchmarks import protocols, readme
-from benchmarks.reference import GENERATED, MODELS, PAGES, PARTS, filled, settings_of
+from benchmarks.reference import (
+    GENERATED,
+    MODELS,
+    PAGES,
+    PARTS,
+    filled,
+    messages_of,
+    settings_of,
+)
+from spacy_bioel.errors import Errors, Warnings
 
 ROOT = Path(__file__).parents[1]
 
@@ -28,6 +37,12 @@ def test_generated_parts_are_current(page):
     """If this fails, run python -m benchmarks.reference."""
     text = page.read_text("utf8")
     assert filled(text) == text
+
+
+def test_no_code_is_used_twice():
+    """By the engine and a plugin, or by two plugins."""
+    codes = [code for kind in (Errors, Warnings) for code, _ in messages_of(kind)]
+    assert len(codes) == len(set(codes)) > 300
 
 
 def test_each_generated_part_is_in_one_page():

@@ -3,29 +3,23 @@
 import re
 from configparser import ConfigParser
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 import spacy
 
+from spacy_bioel.cli.link_options import option_classes
+from spacy_bioel.registered import known_plugins
+
 SETUP = Path(__file__).parents[1] / "setup.cfg"
 NAMES = {
     "console_scripts": ["bioel"],
-    "spacy_bioel_commands": ["service"],
-    "spacy_factories": ["bioel_mentions", "bioel_linker", "bioel_context"],
+    "spacy_factories": ["bioel_mentions", "bioel_linker"],
     "spacy_tokenizers": ["spacy-bioel.BioTokenizer.v1"],
     "spacy_architectures": [
         "spacy-bioel.SpanEnumerator.v1",
         "spacy-bioel.BioTagger.v1",
         "spacy-bioel.ResCNN.v1",
-        "spacy-bioel.DualEncoder.v1",
-        "spacy-bioel.HierarchicalLinker.v1",
-        "spacy-bioel.Reranker.v1",
-        "spacy-bioel.GenerativeLinker.v1",
-        "spacy-bioel.Seq2Seq.v1",
-        "spacy-bioel.Transformer.v1",
-        "spacy-bioel.WithSpelling.v1",
-        "spacy-bioel.TransformerNames.v1",
-        "spacy-bioel.CrossEncoder.v1",
     ],
     "spacy_readers": ["spacy-bioel.Corpus.v1", "spacy-bioel.Mix.v1"],
     "spacy_misc": [
@@ -33,7 +27,7 @@ NAMES = {
         "spacy-bioel.Chemicals.v1",
         "spacy-bioel.Variants.v1",
         "spacy-bioel.Composites.v1",
-        "spacy-bioel.Notes.v1",
+        "spacy-bioel.Shorthand.v1",
         "spacy-bioel.Ngrams.v1",
     ],
     "spacy_callbacks": ["spacy-bioel.FineTune.v1", "spacy-bioel.StepCounter.v1"],
@@ -46,13 +40,39 @@ NAMES = {
 }
 
 
-def test_setup_cfg_registers_these_names():
+def registered(plugin: str = "") -> dict[str, list[str]]:
+    """Names of each group that lie in a plugin, or in none."""
     parser = ConfigParser(delimiters=("=",))
     parser.optionxform = str  # type: ignore[assignment,method-assign]  # keep the case of names
     parser.read(SETUP, encoding="utf8")
-    groups = parser["options.entry_points"]
-    names = {group: re.findall(r"(\S+) = ", text) for group, text in groups.items()}
-    assert names == NAMES
+    names: dict[str, list[str]] = {}
+    for group, text in parser["options.entry_points"].items():
+        for name, place in re.findall(r"(\S.*) = (\S+)", text):
+            if (re.match(r"spacy_bioel\.plugins\.(\w+)", place) or ["", ""])[1] == plugin:
+                names.setdefault(group, []).append(name)
+    return names
+
+
+def test_setup_cfg_registers_these_names():
+    assert registered() == NAMES
+
+
+@pytest.mark.parametrize("plugin", known_plugins())
+def test_messages_know_what_a_plugin_registers(plugin):
+    known = known_plugins()[plugin]
+    groups = registered(plugin)
+    for_spacy = [n for group, names in groups.items() for n in names if "bioel" not in group]
+    assert sorted(known.get("spacy", [])) == sorted(for_spacy)
+    ours = {g.removeprefix("spacy_bioel_"): names for g, names in groups.items() if "bioel" in g}
+    ours.pop("link_options", None)  # whose options the file lists
+    assert {g: names for g, names in known.items() if g not in ("spacy", "link_options")} == ours
+    options = {
+        hint.__metadata__[0].default
+        for cls in option_classes()
+        if cls.__module__.startswith(f"spacy_bioel.plugins.{plugin}.")
+        for hint in get_type_hints(cls, include_extras=True).values()
+    }
+    assert set(known.get("link_options", [])) == options
 
 
 @pytest.mark.parametrize(
@@ -68,5 +88,4 @@ def test_factories_make_pipes():
     nlp = spacy.blank("en")
     nlp.add_pipe("bioel_mentions")
     nlp.add_pipe("bioel_linker")
-    nlp.add_pipe("bioel_context")
     assert nlp.pipe_names == NAMES["spacy_factories"]

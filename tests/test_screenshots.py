@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -44,22 +45,21 @@ def test_pages_show_pictures_that_exist_and_no_other_exists():
 
 def test_a_digest_changes_with_all_that_a_page_includes(tmp_path, monkeypatch):
     before = {page.name: digest_of(page.templates) for page in PICTURES}
-    for page in PICTURES:
-        for template in page.templates.split():
-            (tmp_path / template).parent.mkdir(exist_ok=True)
-            shutil.copy(PACKAGE / template, tmp_path / template)
-    shutil.copytree(PACKAGE / "templates", tmp_path / "templates", dirs_exist_ok=True)
+    named = {Path(name).parent for page in PICTURES for name in page.templates.split()}
+    for folder in named:
+        shutil.copytree(PACKAGE / folder, tmp_path / folder)
     monkeypatch.setattr(screenshots, "PACKAGE", tmp_path)
 
     def changed(file):
-        path = tmp_path / "templates" / file
+        path = tmp_path / file
         text = path.read_text("utf8")
         path.write_text(text + "\n", encoding="utf8")
         found = {page.name for page in PICTURES if digest_of(page.templates) != before[page.name]}
         path.write_text(text, encoding="utf8")
         return found
 
-    assert changed("links.js") == {"links"}
-    assert changed("document.html") >= {"explain", "check"}
-    assert changed("style.css") >= {"links", "explain", "check"}
-    assert changed("card.md") == set()
+    assert changed("templates/links.js") == {"links"}
+    assert changed("templates/document.html") >= {"explain", "check"}
+    assert changed("templates/style.css") >= {"links", "explain", "check", "service"}
+    assert changed("plugins/service/templates/service.js") == {"service"}
+    assert changed("templates/card.md") == set()

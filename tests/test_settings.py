@@ -1,6 +1,5 @@
 """Messages on wrong settings; tests/pipeline/test_failed_loads.py tests when they are refused."""
 
-import json
 import pickle
 from typing import Any
 
@@ -11,7 +10,7 @@ from tiny import blank
 import spacy_bioel
 from spacy_bioel.errors import BioelError
 from spacy_bioel.loading import load_model
-from spacy_bioel.settings import ContextSettings, LinkerSettings, MentionSettings
+from spacy_bioel.settings import LinkerSettings, MentionSettings
 
 WRONG = [
     ({"max_candidates": True}, "max_candidates = True: expected a whole number from 1 to 10000"),
@@ -85,7 +84,6 @@ HALF = "é\ud800"
         (LinkerSettings, {"kb": [HALF]}),
         (LinkerSettings, {"dictionary": {"exclude": ["\udce9"]}}),
         (LinkerSettings, {HALF: 1}),
-        (ContextSettings, {"rules": HALF}),
     ],
 )
 def test_half_of_a_surrogate_pair_is_no_setting(settings, cfg):
@@ -104,16 +102,6 @@ def test_the_starter_refuses_half_of_a_surrogate_pair():
         spacy_bioel.load(config={"components.bioel_mentions.abbreviations": HALF})
 
 
-def test_a_saved_config_with_half_of_a_surrogate_pair_is_refused(tmp_path):
-    nlp = blank()
-    nlp.add_pipe("bioel_context")
-    nlp.to_disk(tmp_path)
-    path = tmp_path / "config.cfg"
-    path.write_text(path.read_text().replace('rules = ""', f"rules = {json.dumps(HALF)}"))
-    with pytest.raises(BioelError, match=r"\[B270\] .*bioel_context:\nrules = .*surrogate"):
-        spacy_bioel.load(tmp_path)
-
-
 @pytest.mark.parametrize(
     "config",
     [
@@ -127,32 +115,9 @@ def test_a_misspelt_component_is_named(config):
         spacy_bioel.load(config=config)
 
 
-def test_options_apply_to_saved_pipelines_too(tmp_path):
-    nlp = blank()
-    nlp.add_pipe("bioel_context")
-    nlp.add_pipe("sentencizer")
-    nlp.to_disk(tmp_path)
-    config = {"components.bioel_context.spans_key": "mine"}
-    changed = spacy_bioel.load(tmp_path, config=config, exclude="sentencizer")
-    assert changed.pipe_names == ["bioel_context"]
-    assert changed.config["components"]["bioel_context"]["spans_key"] == "mine"
-    with pytest.raises(BioelError, match=r"\[B540\](?s:.*)bioel_contxt"):
-        spacy_bioel.load(tmp_path, config={"components.bioel_contxt.spans_key": "mine"})
-
-
 def test_options_do_not_apply_to_a_knowledge_base():
     with pytest.raises(BioelError, match=r"\[B541\].*starter:cells.*config"):
         spacy_bioel.load("starter:cells", config={"components.bioel_linker.nil_threshold": 0.5})
-
-
-def test_a_config_with_a_key_twice_is_refused(tmp_path):
-    nlp = blank()
-    nlp.add_pipe("bioel_context")
-    nlp.to_disk(tmp_path)
-    path = tmp_path / "config.cfg"
-    path.write_text(path.read_text().replace('rules = ""', 'rules = ""\nrules = ""'))
-    with pytest.raises(BioelError, match=r"\[B071\].*rules"):
-        spacy_bioel.load(tmp_path)
 
 
 def test_settings_are_copies_and_have_defaults():

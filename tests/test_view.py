@@ -9,7 +9,7 @@ from kb_files import made_kb
 from spacy_bioel.export.html import END_OF_PAGE, page_part, render_document, start_page
 from spacy_bioel.export.pages import style_of, ticks_of
 from spacy_bioel.export.rows import LinkedText
-from spacy_bioel.types import Candidate, Concept, Context, Link
+from spacy_bioel.types import Candidate, Concept, Link
 
 # In a text, in an id (which has no white space), in an attribute, and out of one.
 SCRIPT = "<script>document.title='run'</script>"
@@ -43,31 +43,6 @@ def test_mentions_may_overlap():
         "<mark>non </mark><mark>a b </mark><mark>c d</mark><sup>D X:1</sup><sup>D X:2</sup>"
         "<mark> e f.</mark><sup>D X:3</sup> "
     )
-
-
-def test_what_is_negated_is_struck_out_to_its_end():
-    no, father = Context(negated=True), Context(experiencer="family")
-    links = [Link(3, 12, "D", ("X:1",), context=no), Link(3, 7, "D", ("X:2",), context=father)]
-    section = render_document("no cleft lip.", links)
-    assert text_of(section) == (
-        'no <mark class="negated">clef</mark><sup>D X:2</sup><mark class="negated">t lip</mark>'
-        "<sup>D X:1</sup>."
-    )
-    assert "<small>Struck through: negated." in section
-
-
-def test_the_table_has_the_status_with_its_cues_and_the_layout():
-    text = "Father: fever\n\ncough"
-    contexts = [
-        Context(experiencer="family", relative="father", layout="pair", cues=((0, 6, "family"),)),
-        Context(layout="<list>"),
-        None,
-    ]
-    links = [Link(8, 13, "", context=contexts[0]), Link(15, 20, "", context=contexts[1])]
-    section = render_document(text, [*links, Link(15, 20, "", context=contexts[2])])
-    assert "<small>family; father; family (&#34;Father&#34;); pair</small>" in section
-    assert "<small>present; &lt;list&gt;</small>" in section
-    assert section.count("<small>") == 3  # with the line about the marks
 
 
 def test_the_table_has_preferred_and_matched_names_and_hgvs(tmp_path):
@@ -136,7 +111,7 @@ def test_a_page_in_a_browser(tmp_path):
     ]
     odd += [link_of(ODD, "long " * 400 + "end", IMAGE, SCRIPT)]
     odd += [link_of(ODD, "non-small cell lung cancer", "Disease", "MESH:D002289")]
-    odd += [link_of(ODD, "lung", "Organ", "UBERON:0002048", context=Context(negated=True))]
+    odd += [link_of(ODD, "lung", "Organ", "UBERON:0002048")]
     labels = [Link(i, i + 1, f"L{i}") for i in range(200)]
     linked = [LinkedText("odd", ODD, tuple(odd)), LinkedText("labels", "x" * 200, tuple(labels))]
     address = page_of(tmp_path, *linked)

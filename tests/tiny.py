@@ -3,17 +3,20 @@
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 import spacy
+from confection import Config
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Optimizer
 
 from spacy_bioel.doc import add_gold, get_links
+from spacy_bioel.factories import MENTIONS_MODEL
 from spacy_bioel.types import AnnotatedText
 
 TOKENIZER = {"nlp": {"tokenizer": {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}}}
@@ -50,7 +53,17 @@ SPELLING_DETECTOR = LISTENING_DETECTOR | {
         },
     }
 }
+# Of the default detector, smaller.
+TOK2VEC = Config(MENTIONS_MODEL["tok2vec"]).merge(
+    {"embed": {"width": 48, "rows": [500, 200, 200, 200]}, "encode": {"width": 48, "depth": 1}}
+)
 VOCABULARY = {"vocabulary": 300, "width": 32}
+
+
+def needs(plugin: str) -> pytest.MarkDecorator:
+    """Skip a test if a plugin has been removed."""
+    is_there = find_spec("spacy_bioel.plugins") and find_spec(f"spacy_bioel.plugins.{plugin}")
+    return pytest.mark.skipif(not is_there, reason=f"needs the plugin {plugin}")
 
 
 def blank() -> Language:

@@ -1,6 +1,6 @@
 """The `bioel` command: register its subcommands, and show errors as messages.
 
-Only `service` imports this package; it registers its commands through an entry point, as other
+Only plugins import this package; they register their commands through entry points, as other
 packages may. Commands import modules that need spaCy inside their functions, so that
 `bioel --help` and usage errors appear without delay.
 """
@@ -11,26 +11,16 @@ import errno
 import gc
 import os
 import sys
-from collections.abc import Sequence
-from importlib.metadata import entry_points
+from collections.abc import Callable, Sequence
 from typing import Annotated, NoReturn
 
 import typer
 
 from spacy_bioel import __version__
-from spacy_bioel.cli import (
-    card,
-    console,
-    corpora,
-    curation,
-    documents,
-    evaluate,
-    kb_build,
-    kb_show,
-    train,
-)  # fmt: skip
+from spacy_bioel.cli import card, console, corpora, documents, evaluate, kb_build, kb_show, train
 from spacy_bioel.errors import BioelError, Errors, crash_report
 from spacy_bioel.parallel import memory_errors
+from spacy_bioel.registered import COMMANDS, load_registered, missing_names, registered_names
 
 # Errors for wrong paths and missing permissions (for a full disk, see `console.NO_ROOM`).
 _PATH_ERRORS = frozenset(
@@ -67,11 +57,7 @@ app.add_typer(corpus_app, name="corpus")
 corpus_app.command("check")(corpora.check_command)
 app.command("convert")(corpora.convert)
 app.command("link")(documents.link_command)
-app.command("patient")(documents.patient_command)
 app.command("explain")(documents.explain_command)
-app.command("check")(curation.check_ids_command)
-app.command("migrate")(curation.migrate_command)
-app.command("relink")(curation.relink_command)
 app.command("suggest")(documents.suggest_command)
 app.command("train")(train.train_command)
 app.command("tune")(evaluate.tune_command)
@@ -79,18 +65,38 @@ app.command("quantize")(evaluate.quantize_command)
 app.command("evaluate", help=evaluate.EVALUATE_HELP)(evaluate.evaluate_command)
 app.command("card")(card.card)
 app.command("verify")(kb_show.verify_command)
-for registered in entry_points(group="spacy_bioel_commands"):
-    for command in registered.load():
-        app.command()(command)
 kb_app.command("build")(kb_build.build)
 kb_app.command("list")(kb_show.list_kbs)
-kb_app.command("diff")(curation.diff_command)
-kb_app.command("export")(kb_show.export_command)
 for kb_command in (
     *(kb_show.info, kb_show.search, kb_show.show, kb_build.encode, kb_build.copy),
     *(kb_build.add, kb_build.edit, kb_build.retire, kb_build.compact),
 ):
     kb_app.command()(kb_command)
+
+
+def _add_registered() -> None:
+    """Add the commands of plugins and other packages; "kb diff" is one of `bioel kb`.
+
+    A command that is missing, or cannot be imported, is hidden, and says so when it is run.
+    """
+    for name in [*registered_names(COMMANDS), *missing_names(COMMANDS)]:
+        group, _, command = name.rpartition(" ")
+        commands = kb_app if group == "kb" else app
+        try:
+            commands.command(command)(load_registered(COMMANDS, name))
+        except BioelError as error:
+            settings = {"ignore_unknown_options": True}
+            commands.command(command, hidden=True, context_settings=settings)(_refusing(error))
+
+
+def _refusing(error: BioelError) -> Callable[..., None]:
+    def refuse(_: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+        raise error
+
+    return refuse
+
+
+_add_registered()
 
 
 def _show_version(is_requested: bool) -> None:

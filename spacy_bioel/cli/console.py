@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from enum import StrEnum
 from functools import partial, wraps
 from inspect import Parameter, signature
 from io import TextIOWrapper
@@ -308,9 +307,8 @@ GpuId = Annotated[
     Option(metavar="N", help="GPU to use, counted from 0; -1: the CPU.", callback=_use_gpu),
 ]
 
-PresetName = StrEnum("PresetName", ["CLINICAL"])
 Preset = Annotated[
-    PresetName | None,
+    str | None,
     Option(
         help="clinical: settings for clinical notes. Recognises shorthand and abnormal lab values, "
         "and marks each mention as negated, historical, ..."
@@ -406,21 +404,33 @@ Kb = Annotated[
 ]
 
 
-def expand_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the parameter `options` of a command, a dataclass, with an option for each field."""
-    group = get_type_hints(command)["options"]
+def expand_options(
+    command: Callable[..., None], plugins: Sequence[type] = ()
+) -> Callable[..., None]:
+    """Replace the parameter `options` of a command, a dataclass, with an option for each field.
+
+    plugins (Sequence[type]): More dataclasses, for the parameter `plugins`, a list.
+    """
     original = signature(command, eval_str=True)
-    types = get_type_hints(group, include_extras=True)
+    groups = [get_type_hints(command)["options"], *plugins]
+    types = {group: get_type_hints(group, include_extras=True) for group in groups}
 
     @wraps(command)
-    def run(*arguments: object, **values: object) -> None:
-        chosen = {name: values.pop(name) for name in types if name in values}
-        command(*arguments, options=group(**chosen), **values)
+    def run(*arguments: object, **values: Any) -> None:
+        filled = [
+            group(**{f.name: values.pop(f.name) for f in fields(group) if f.name in values})
+            for group in groups
+        ]
+        more = {"plugins": filled[1:]} if "plugins" in original.parameters else {}
+        command(*arguments, options=filled[0], **more, **values)
 
     options = [
-        Parameter(f.name, Parameter.KEYWORD_ONLY, default=f.default, annotation=types[f.name])
+        Parameter(
+            f.name, Parameter.KEYWORD_ONLY, default=f.default, annotation=types[group][f.name]
+        )
+        for group in groups
         for f in fields(group)
     ]
-    others = [p for p in original.parameters.values() if p.name != "options"]
+    others = [p for p in original.parameters.values() if p.name not in ("options", "plugins")]
     run.__signature__ = original.replace(parameters=others + options)  # type: ignore[attr-defined]
     return run

@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections import deque
-from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
@@ -21,22 +20,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
 
-from spacy_bioel import __version__
 from spacy_bioel.cli import console
+from spacy_bioel.cli.link_options import LinkOptions, LinkRun, option_classes
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.files import suffix_of
 from spacy_bioel.kb.folder import has_columns
+from spacy_bioel.registered import ENGINES, load_registered
 
 if TYPE_CHECKING:
-    from spacy_bioel.export.rows import Document, Totals
+    from spacy_bioel.export.rows import Totals
 
 
-Engine = StrEnum("Engine", ["LOCAL", "SPARK"])
+LOCAL = "local"  # the engine that is no plugin
+if TYPE_CHECKING:
+    from spacy_bioel.export.rows import LinkedText
+
 MentionSource = StrEnum("MentionSource", ["FOUND", "GIVEN"])
 AnnotationTool = StrEnum("AnnotationTool", ["PRODIGY", "DOCCANO"])
 
 
-@console.expand_options
+@partial(console.expand_options, plugins=option_classes())
 def link_command(
     arguments: Annotated[
         list[str],
@@ -49,6 +51,7 @@ def link_command(
         ),
     ],
     options: console.GoldPlace,
+    plugins: list[LinkOptions],
     output: Annotated[
         list[str] | None,
         Option(
@@ -73,18 +76,6 @@ def link_command(
     xrefs: Annotated[
         bool, Option("--xrefs", help="Also write the cross-references of candidates (JSON).")
     ] = False,
-    vocabulary: Annotated[
-        str, Option("--as", help="Write ids as the first cross-reference to this vocabulary.")
-    ] = "",
-    context: Annotated[
-        bool, Option("--context", help="Also mark each mention as negated, historical, ...")
-    ] = False,
-    affirmed: Annotated[
-        bool,
-        Option(
-            "--affirmed", help="Omit mentions that are negated, conditional or about other people."
-        ),
-    ] = False,
     preset: console.Preset = None,
     code: console.Code = None,
     raw_csv: Annotated[
@@ -104,8 +95,8 @@ def link_command(
         Option("--resume", help="Continue a run of the same command that was interrupted."),
     ] = False,
     engine: Annotated[
-        Engine, Option(help="spark: run on Spark, from and to JSONL or Parquet; OUT is a folder.")
-    ] = Engine.LOCAL,
+        str, Option(help="spark: run on Spark, from and to JSONL or Parquet; OUT is a folder.")
+    ] = LOCAL,
 ) -> None:
     """Find and link the mentions in texts.
 
@@ -145,43 +136,39 @@ def link_command(
     """
     from spacy_bioel.cli import inputs
     from spacy_bioel.cli.partial import check_run, counting, partial_links
-    from spacy_bioel.curation.mappings import LinksAs, has_omop_ids
     from spacy_bioel.export.rows import check_linker, link_mentions, link_texts
-    from spacy_bioel.loading import add_context, fact_names, find_linker
+    from spacy_bioel.loading import fact_names
 
     model, source = _model_and_input(arguments)
     is_given = mentions is MentionSource.GIVEN
     if preset and not format and inputs.is_plain_text(source):
         format = "whole"
-    context |= affirmed or preset is not None
-    writes_context = context and not affirmed
-    outputs = inputs.outputs_of(output or ["-"], html, xrefs=xrefs, context=writes_context)
-    context |= not is_given and ".note_nlp.csv" in outputs.values()
+    outputs = inputs.outputs_of(output or ["-"], html, xrefs=xrefs)
     console.check_distinct([source, code], [*outputs, skip_bad])
-    if is_given and context:
-        raise BioelError(Errors.B491)
+    run = LinkRun(model, preset, is_given, outputs)
+    for of_plugin in plugins:
+        of_plugin.check(run)
     place = options.key()
     if place is not None and not is_given:
         raise BioelError(Errors.B522.format(problem="--mentions given is missing", option="them"))
     if is_given and skip_bad is not None:
         raise BioelError(Errors.B516.format(source=source))
-    if engine is Engine.SPARK:
-        from spacy_bioel.export.spark import link_file
-
+    if engine != LOCAL:
+        link_file = load_registered(ENGINES, engine)
         unsuited = {
             "--html": html is not None,
             "--format": format is not None,
             "--kb": bool(kb),
             "--xrefs": xrefs,
-            "--as": bool(vocabulary),
             "--raw-csv": raw_csv,
             "--skip-bad": skip_bad is not None,
-            "--context, --affirmed or --preset": context,
+            "--preset": preset is not None,
             "--n-process": n_process > 1,
             "--gpu-id": gpu_id >= 0,
             "--resume": resume,
             "--mentions given": is_given,
             "several --output": len(outputs) > 1,
+            **{"an option of a plugin": any(of_plugin.given() for of_plugin in plugins)},
         }
         for option, is_set in unsuited.items():
             if is_set:
@@ -198,32 +185,26 @@ def link_command(
         if is_given:
             inputs.require_linker(nlp, model)
         check_linker(nlp)
-        links_as = LinksAs(vocabulary, inputs.require_linker(nlp, model).kb) if vocabulary else None
-        if context:
-            add_context(nlp)
+        for of_plugin in plugins:
+            of_plugin.adapt(nlp, run)
         total = inputs.count_input(read, source, format)
         link: Any = link_mentions if is_given else link_texts
         link_all = partial(link, nlp, batch_size=batch_size, n_process=n_process)
         if kept is None:
             results = link_all(documents)
         else:
-            check_run(kept, nlp, code, mentions=mentions, preset=preset, context=context)
+            more = {name: value for one in plugins for name, value in one.given().items()}
+            check_run(kept, nlp, code, mentions=mentions, preset=preset, **more)
             results = kept.link(documents, link_all)
         # `closing` ends the worker processes, even if a result cannot be written.
         with counting(kept) as totals, closing(results):
-            linked = inputs.affirmed(results) if affirmed else results
-            linked = map(links_as, linked) if links_as else linked
+            linked: Iterable[LinkedText] = results
+            for of_plugin in plugins:
+                linked = of_plugin.change(linked, nlp, run)
             columns = {"facts": fact_names(nlp), "xrefs": xrefs, "raw": raw_csv}
             inputs.write_links(linked, outputs, totals, total=total, **columns)
         if is_given and not totals.mentions and not totals.failed:
             console.show_note(Warnings.W302.format(source=source))
-        if links_as and (kept_ids := links_as.kept):
-            first = ", ".join(id for id, _ in kept_ids.most_common(5))
-            about = {"n": kept_ids.total(), "name": vocabulary, "first": first}
-            console.show_note(Warnings.W412.format(**about))
-        linker = find_linker(nlp)
-        if ".note_nlp.csv" in outputs.values() and not (linker and has_omop_ids(linker.kb)):
-            console.show_note(Warnings.W415.format(kb=model))
     show_totals(totals)
 
 
@@ -246,90 +227,6 @@ def _model_and_input(arguments: list[str]) -> tuple[str, str]:
     if len(models) > 1 or is_text or (not models and (is_model or source == "starter")):
         raise BioelError(Errors.B335.format(found=" ".join(arguments)))
     return (models[0] if models else "starter"), source
-
-
-def patient_command(
-    model: Annotated[str, Argument(metavar="KB", help="A knowledge base, or a pipeline.")],
-    notes: Annotated[
-        list[str],
-        Argument(
-            metavar="NOTES...",
-            help="A folder of .txt or .txt.gz notes for each patient, or a folder of such folders; "
-            "or CSV, TSV, XLSX or JSONL with text, --patient-column, and optionally id.",
-        ),
-    ],
-    output: Annotated[
-        list[str] | None,
-        Option("--output", "-o", metavar="OUT", help="Output; repeatable. Default: stdout."),
-    ] = None,
-    patient_column: Annotated[str, Option(help="Column with the patient of each note.")] = "",
-    date_column: Annotated[str, Option(help="Column with the date of each note.")] = "",
-    created: Annotated[str, Option(help="Date of Phenopackets; default: the newest note's.")] = "",
-    kb: console.MoreKbs = None,
-    code: console.Code = None,
-    n_process: console.NProcess = 1,
-    batch_size: console.BatchSize = 64,
-) -> None:
-    """Gather the findings of patients from their notes, as tables, timelines or Phenopackets.
-
-    Notes are linked as with --preset clinical. The name of a folder is the patient, and a date in
-    the name of a file (2024-03-31, 20240331) is the date of the note. The suffix of an output
-    selects its format:
-
-    * .csv, .tsv, .jsonl, stdout: one row per patient, person, concept and status (present,
-      historical, possible, conditional, absent, family, other), with the first and last mention,
-      and the evidence: note, offsets and text. Contradictions are kept, and each row lists the ids
-      that contradict it.
-    * .html: a timeline of each patient's findings, and a table with the evidence.
-    * .phenopacket.json: a Phenopacket (2.0) of one patient. HPO concepts are phenotypic features;
-      those of MONDO, OMIM, Orphanet and DOID are diseases. Absent ones are excluded.
-    * .family.json: a Family, with a Phenopacket for each relative that the notes name.
-    * .phenopackets, .families: a folder with such a file for each patient.
-
-    Example: `bioel patient kb/hpo patients -o findings.csv -o packets.phenopackets`
-    """
-    from spacy_bioel.cli import inputs
-    from spacy_bioel.export import patients
-    from spacy_bioel.export.rows import Totals, check_linker, link_texts
-
-    outputs = {name: suffix_of(name, patients.PATIENT_SUFFIXES) for name in output or ["-"]}
-    console.check_distinct([*notes, code], outputs)
-    created = inputs.iso_date(created, "--created")
-    stream = inputs.stream_notes(notes, patient_column, date_column)
-    nlp = inputs.load_model(model, more=kb or (), preset="clinical")
-    linker = inputs.require_linker(nlp, model)
-    check_linker(nlp)
-    make = partial(patients.PatientWriter, author=f"spacy-bioel {__version__}", created=created)
-    writers = {name: make(suffix, linker.kb) for name, suffix in outputs.items()}
-    small = next((name for name, writer in writers.items() if writer.holds_one), None)
-    waiting, totals = deque[patients.Note](), Totals()
-
-    def documents() -> Iterator[Document]:
-        first = ""
-        for note in stream:
-            if small and note.patient != (first := first or note.patient):
-                found = f"{first!r:.40} and {note.patient!r:.40}"
-                raise BioelError(Errors.B597.format(path=small, found=found))
-            waiting.append(note)
-            yield note.text, note.id
-
-    results = link_texts(nlp, documents(), batch_size=batch_size, n_process=n_process)
-    with ExitStack() as files, closing(results):
-        opened = [
-            files.enter_context(inputs.writing_format(Path(name), writer.format()))
-            for name, writer in writers.items()
-        ]
-        linked = ((waiting.popleft(), document) for document in inputs.watched(results, totals))
-        for patient in patients.gather_patients(linked, contiguous=not patient_column):
-            for write in opened:
-                write(patient)
-        if not totals.documents:
-            raise BioelError(Errors.B142.format(source=", ".join(notes)))
-    for name, writer in writers.items():
-        if n := writer.left_out.total():
-            why = ", ".join(f"{reason}: {n:,}" for reason, n in writer.left_out.most_common())
-            console.show_note(Warnings.W396.format(path=name, n=n, why=why))
-    show_totals(totals)
 
 
 def suggest_command(

@@ -12,7 +12,6 @@ from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, suppress
 from dataclasses import replace
-from datetime import datetime
 from io import StringIO
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -35,8 +34,6 @@ from spacy_bioel.corpus import declare_labels, doc_to_text, read_docs, read_text
 from spacy_bioel.errors import BioelError, Errors, Warnings, shortened
 from spacy_bioel.evaluation.run import check_gold, with_ids_by_xrefs
 from spacy_bioel.export.formats import (
-    SUFFIXES,
-    WITH_CONTEXT,
     WITH_FAILURES,
     WITH_XREFS,
     PathFormat,
@@ -44,8 +41,8 @@ from spacy_bioel.export.formats import (
     Write,
     format_of,
     read_parquet,
+    suffixes,
 )
-from spacy_bioel.export.patients import Note
 from spacy_bioel.export.rows import Document, LinkedText, Totals
 from spacy_bioel.files import is_stream, suffix_of
 from spacy_bioel.io.brat import read_brat
@@ -201,7 +198,7 @@ def stream_documents(
         return read_parquet(source)
     if path.is_dir():
         if format in (None, _WHOLE):
-            return _read_folder(path)
+            return read_folder(path)
         return _read_corpus(path, format)
     if source != STDIN and not path.is_file():
         raise BioelError(Errors.B101.format(path=source))
@@ -217,68 +214,6 @@ def stream_documents(
     if first is None:
         raise BioelError(Errors.B142.format(source="stdin" if source == STDIN else source))
     return chain([first], documents)
-
-
-_DATE = re.compile(
-    r"(?<!\d)(?:(?:19|20)\d\d([-_.]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])"
-    r"|\d\d?([-_.])\d\d?\2(?:19|20)\d\d)(?!\d)"  # the second is refused: 03-04-2024
-)
-
-
-def stream_notes(sources: list[str], patient_column: str, date_column: str) -> Iterator[Note]:
-    """Stream the notes of patients from folders, or with a column, from tables and JSON lines.
-
-    RAISES BioelError: [B101] for a missing file, [B513] for two folders with one name, [B594] for
-        notes beside folders of notes, [B595] for other input; later [B596] for a missing patient,
-        [B598] for a wrong date, and the errors of `stream_documents`.
-    """
-    folders: dict[str, Path] = {}
-    rows: list[Iterator[tuple[Any, ...]]] = []
-    for source in sources:
-        path = Path(source)
-        if not path.exists():
-            raise BioelError(Errors.B101.format(path=path))
-        if path.is_dir() and not (patient_column or date_column):
-            below = [folder for folder in sorted(path.glob("[!.]*")) if folder.is_dir()]
-            note = next(filter(_is_text, path.iterdir()), None)
-            if note and (inner := next(filter(_is_text, path.glob("[!.]*/*")), None)):
-                raise BioelError(Errors.B594.format(path=path, note=note.name, folder=inner.parent))
-            is_patient = not below or note is not None
-            for folder in [path] if is_patient else below:
-                name = folder.resolve().name
-                if (first := folders.setdefault(name, folder)) is not folder:
-                    raise BioelError(Errors.B513.format(first=first, second=folder, id=name))
-                rows.append(_with_dates(_read_folder(folder), name))
-        elif patient_column and is_text_table(path):
-            rows.append(read_text_table(path, patient_column, date_column))
-        elif patient_column and {".jsonl", ".ndjson"} & {*path.suffixes}:
-            rows.append(read_documents_jsonl(path, patient_column, date_column))
-        else:
-            raise BioelError(Errors.B595.format(source=source))
-    return (_to_note(row, patient_column) for row in chain.from_iterable(rows))
-
-
-def _with_dates(documents: Iterable[Document], patient: str) -> Iterator[tuple[Any, ...]]:
-    """Add the patient, and the dates in the document's name."""
-    for text, id in documents:
-        found = _DATE.finditer(id or "")
-        dates = {match[0] if match[2] else re.sub(r"\D", "", match[0]) for match in found}
-        yield text, id, patient, " and ".join(sorted(dates))
-
-
-def _to_note(row: tuple[Any, ...], column: str) -> Note:
-    text, id, patient, when = row
-    if patient is None or not (patient := str(patient).strip()):
-        raise BioelError(Errors.B596.format(id=id, column=column))
-    return Note(text, id, patient, iso_date(when, f"{id} of {patient:.40}"))
-
-
-def iso_date(value: Any, where: str) -> str:
-    """Return the ISO date of a date or time, or "". RAISES BioelError: [B598] if it is neither."""
-    try:
-        return datetime.fromisoformat(str(value).strip()).date().isoformat() if value else ""
-    except ValueError:
-        raise BioelError(Errors.B598.format(where=where, found=str(value))) from None
 
 
 def is_plain_text(source: str) -> bool:
@@ -329,13 +264,13 @@ def _decode_start(start: bytes, source: str) -> str:
     return start.decode(_ENCODING, "surrogateescape")
 
 
-def _read_folder(folder: Path) -> Iterator[Document]:
+def read_folder(folder: Path) -> Iterator[Document]:
     """Stream the .txt and .txt.gz files in a folder, sorted by name, as one document each.
 
     If a file is not UTF-8, only its document fails. Warns [W304] about files that are left out.
     """
     files = [path for path in folder.rglob("[!.]*") if path.is_file()]
-    paths = sorted(path for path in files if path.parent == folder and _is_text(path))
+    paths = sorted(path for path in files if path.parent == folder and is_text(path))
     if not paths:
         raise BioelError(Errors.B481.format(path=folder))
     for first, second in pairwise(sorted(paths, key=_document_name)):
@@ -349,7 +284,7 @@ def _read_folder(folder: Path) -> Iterator[Document]:
     )
 
 
-def _is_text(path: Path) -> bool:
+def is_text(path: Path) -> bool:
     return path.name.lower().endswith((".txt", ".txt.gz"))
 
 
@@ -389,7 +324,7 @@ def _read_corpus(path: Path, format: str | None) -> Iterator[Document]:
 
 
 def _is_plain(path: Path, format: str | None) -> bool:
-    if format is not None or not _is_text(path):
+    if format is not None or not is_text(path):
         return format in (_PLAIN, _WHOLE)
     try:
         return detect_corpus_format(path) not in _CORPORA_IN_TXT
@@ -397,25 +332,18 @@ def _is_plain(path: Path, format: str | None) -> bool:
         return True
 
 
-def outputs_of(
-    names: Sequence[str], html: Path | None, *, xrefs: bool, context: bool
-) -> dict[str, str]:
+def outputs_of(names: Sequence[str], html: Path | None, *, xrefs: bool) -> dict[str, str]:
     """Map each output name to the suffix that selects its format.
 
-    Warns [W303] about formats that cannot store the context of mentions.
-
-    xrefs, context (bool): Whether cross-references and the context of mentions are written.
+    xrefs (bool): Whether cross-references are written.
     RAISES BioelError: [B198] for an unknown format, [B324] for a format without cross-references.
     """
-    outputs = {name: suffix_of(name, SUFFIXES) for name in names}
+    outputs = {name: suffix_of(name, suffixes()) for name in names}
     for name, suffix in outputs.items():
         if xrefs and suffix not in WITH_XREFS:
             raise BioelError(Errors.B324.format(path=name, option="--xrefs"))
     if html is not None:
         outputs[str(html)] = ".html"
-    for name, suffix in outputs.items():
-        if context and suffix not in WITH_CONTEXT:
-            show_note(Warnings.W303.format(path=name))
     return outputs
 
 
@@ -484,10 +412,3 @@ def writing_format(path: Path, format: TextFormat | PathFormat) -> Iterator[Writ
         make_folder(path.parent)
         with naming(path), format(path) as write:
             yield write_named
-
-
-def affirmed(linked: Iterable[LinkedText]) -> Iterator[LinkedText]:
-    """Yield documents with only their affirmed links."""
-    for document in linked:
-        links = [link for link in document.links if link.context and link.context.is_affirmed]
-        yield replace(document, links=tuple(links))

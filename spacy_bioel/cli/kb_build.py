@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, make_dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,6 +35,7 @@ from spacy_bioel.kb.edit import (
 from spacy_bioel.kb.folder import homes_in
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.registered import MAPPINGS, load_registered, missing_names, registered_names
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
 
@@ -265,18 +267,30 @@ def copy(
     console.show_note(f"To add concepts to it: bioel kb add {out} SOURCE")
 
 
-@console.expand_options
+def _mapping_options() -> type:
+    """Return a dataclass with an option for each format of mappings; those missing are hidden."""
+    missing = missing_names(MAPPINGS)
+    help = "Add exact mappings of concepts as cross-references; repeatable."
+    formats: Any = [
+        (
+            name,
+            Annotated[
+                list[Path] | None,
+                Option(metavar=f"FILE.{name}.tsv", help=help, hidden=name in missing),
+            ],
+            None,
+        )
+        for name in (*registered_names(MAPPINGS), *missing)
+    ]
+    return make_dataclass("Mappings", formats)
+
+
+@partial(console.expand_options, plugins=[_mapping_options()])
 def add(
     kb: console.KbFolder,
     options: SourceOptions,
+    plugins: list[Any],
     sources: Annotated[list[Path] | None, Argument(metavar="SOURCE", help=_SOURCES)] = None,
-    sssom: Annotated[
-        list[Path] | None,
-        Option(
-            metavar="FILE.sssom.tsv",
-            help="Add exact mappings of concepts as cross-references; repeatable.",
-        ),
-    ] = None,
     json_file: console.Json = None,
 ) -> None:
     """Add the concepts of one or several sources, or mappings, to a knowledge base.
@@ -292,22 +306,24 @@ def add(
 
     Examples: `bioel kb add my_kb local_terms.tsv`, `bioel kb add my_kb --sssom omim.sssom.tsv`
     """
-    from spacy_bioel.curation.mappings import read_sssom
-
-    paths, left_out = [*(sources or ()), *(sssom or ())], Counter[str]()
+    given = {name: files for name, files in vars(plugins[0]).items() if files}
+    readers = {name: load_registered(MAPPINGS, name) for name in given}
+    mappings = [(path, readers[name]) for name, files in given.items() for path in files]
+    paths, left_out = [*(sources or ()), *(path for path, _ in mappings)], Counter[str]()
     if not paths:
         raise BioelError(Errors.B638)
     console.check_distinct(paths, [options.skip_bad, json_file])
     with console.reporting_bad(options.skip_bad, sources=paths):
         concepts, about = open_sources(sources or (), options)
-        if sssom:
+        if mappings:
             base = KnowledgeBase.open(kb)
-            concepts = chain(concepts, *(read_sssom(path, base, left_out) for path in sssom))
-            about["source"] = ", ".join(filter(None, [about["source"], *(p.name for p in sssom)]))
+            concepts = chain(concepts, *(read(path, base, left_out) for path, read in mappings))
+            names = [path.name for path, _ in mappings]
+            about["source"] = ", ".join(filter(None, [about["source"], *names]))
         edited = add_concepts(kb, console.track(concepts, "Reading concepts"), **about)
     if left_out.total():
         why = ", ".join(f"{reason}: {n:,}" for reason, n in left_out.most_common())
-        shown = shortened(", ".join(path.name for path in sssom or ()))
+        shown = shortened(", ".join(names))
         console.show_note(Warnings.W413.format(path=shown, n=left_out.total(), why=why))
     show_edit_report(f"Added to {kb}", edited, kb=kb, json_file=json_file)
 

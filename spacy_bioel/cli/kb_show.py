@@ -17,8 +17,6 @@ import numpy as np
 from typer import Argument, Exit, Option
 
 from spacy_bioel.cli import console
-from spacy_bioel.errors import Warnings
-from spacy_bioel.files import suffix_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, corrected, search_names
 from spacy_bioel.kb.vector_files import describe_vectors
 
@@ -293,28 +291,6 @@ def search(
         console.show_note(f"Knowledge base: {base.releases[0]}")
     if not hits:
         raise Exit(1)
-
-
-def export_command(
-    kb: console.Kb,
-    output: Annotated[Path, Option("--output", "-o", metavar="OUT.sssom.tsv", help="Output file.")],
-) -> None:
-    """Write the cross-references of all concepts as mappings in SSSOM.
-
-    The predicate is oboInOwl:hasDbXref, because a knowledge base does not store whether a
-    cross-reference is exact.
-
-    Example: `bioel kb export my_kb -o my_kb.sssom.tsv`
-    """
-    from spacy_bioel.curation.mappings import sssom_lines
-
-    suffix_of(str(output), (".sssom.tsv",))
-    left_out = Counter[str]()
-    with console.writing(output) as file:
-        file.writelines(sssom_lines(open_kb_argument(kb), left_out))
-    if left_out:
-        first = ", ".join(sorted(left_out)[:10])
-        console.show_note(Warnings.W414.format(n=left_out.total(), first=first))
 
 
 def verify_command(

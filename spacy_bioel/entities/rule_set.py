@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
@@ -22,18 +23,25 @@ from spacy_bioel.entities import Candidates, EntityRules, LinkerKnowledge, Menti
 from spacy_bioel.errors import BioelError, Errors, shortened
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.registered import declared_facts
 from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.text.normalize import subscripts
 from spacy_bioel.text.sentences import LongForms
 from spacy_bioel.types import Candidate, Link, ScoredSpan
 
-# Reserved names, not allowed for facts: link fields in tables and JSON, and Span extensions.
-RESERVED_FACTS = frozenset(
+# Names that facts cannot have: link fields in tables and JSON, and Span extensions.
+_RESERVED_FACTS = frozenset(
     "document start end text label id ids name preferred_name score evidence candidates facts xrefs"
-    " error context context_cues negated uncertain historical hypothetical experiencer"
-    " relative layout assertion"
-    " concept_id cui cuis explanation bioel_records".split()
+    " error concept_id cui cuis explanation bioel_records".split()
 )
+
+
+@cache
+def reserved_facts() -> frozenset[str]:
+    """Return the names that facts of rules cannot have, with those of declared facts."""
+    declared = declared_facts().items()
+    names = (name for fact, d in declared for name in (fact, *d.columns, *d.extensions))
+    return _RESERVED_FACTS.union(names)
 
 
 def _run(rules: EntityRules, name: str, *args: Any, n: int | None = None) -> Any:
@@ -75,7 +83,7 @@ class RuleSet:
         for name, entity_rules in self.rules.items():
             entity_rules.config_name = name
             for fact in entity_rules.fact_names:
-                if fact in RESERVED_FACTS:
+                if fact in reserved_facts():
                     raise _error(entity_rules, Errors.B506, fact=fact)
                 if fact in rules_of_fact:
                     first = rules_of_fact[fact]

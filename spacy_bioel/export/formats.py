@@ -12,9 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib import import_module
-from importlib.metadata import version
 from itertools import chain, count
 from pathlib import Path
 from types import ModuleType
@@ -29,11 +27,12 @@ from spacy_bioel.export.html import (
     link_rows,
     linked_candidates,
     page_part,
+    plain_facts,
     start_page,
 )
-from spacy_bioel.export.omop import NOTE_NLP, note_nlp_rows
 from spacy_bioel.export.rows import Document, JsonRow, LinkedText, to_row
 from spacy_bioel.files import replacing_file, replacing_folder
+from spacy_bioel.registered import FORMATS, load_registered, registered_names
 from spacy_bioel.text.normalize import escape_formula, table_line
 from spacy_bioel.types import Link, preferred_name
 
@@ -188,7 +187,7 @@ def _to_bioc(document: LinkedText, *, xml: bool) -> dict[str, Any]:
     annotations = []
     for number, (link, row) in enumerate(zip(document.links, rows, strict=True), start=1):
         infons = {"type": link.label, "identifier": row["id"], "name": row["preferred_name"]}
-        infons |= {"score": row["score"], "evidence": row["evidence"], **link.facts}
+        infons |= {"score": row["score"], "evidence": row["evidence"], **plain_facts(link)}
         annotation = {
             "id": str(number),
             "infons": {k: storable(str(v)) for k, v in infons.items() if v is not None},
@@ -281,15 +280,20 @@ PathFormat = Callable[[Path], AbstractContextManager[Write]]
 
 SUFFIXES = (
     *(".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv", ".bioc.xml", ".bioc.json"),
-    *(".pubtator", ".ann", ".html", ".note_nlp.csv"),
+    *(".pubtator", ".ann", ".html"),
 )
 # Formats that store cross-references. An output without a suffix, such as "-" or a named pipe, is
 # JSON lines.
 WITH_XREFS = frozenset({"", ".jsonl", ".ndjson", ".json"})
-# Formats that store the context of a mention, such as its negation.
-WITH_CONTEXT = WITH_XREFS | {".csv", ".tsv", ".html", ".note_nlp.csv"}
+# Formats that store facts in columns, or whole.
+WITH_FACTS = WITH_XREFS | {".csv", ".tsv", ".html"}
 # Formats that store the errors of failed documents.
 WITH_FAILURES = WITH_XREFS | {".parquet"}
+
+
+def suffixes() -> tuple[str, ...]:
+    """Return the suffixes of all formats, with those of plugins."""
+    return *SUFFIXES, *registered_names(FORMATS)
 
 
 def format_of(
@@ -312,15 +316,14 @@ def format_of(
         for row in link_rows(document.id or "", document.text or "", document.links):
             yield [row.get(name) for name in columns]
 
+    if suffix in registered_names(FORMATS):
+        return load_registered(FORMATS, suffix)(raw=raw)
     match suffix:
         case ".json":
             return TextFormat(json_of, "[\n", between=",\n", end="\n]\n", has_failures=True)
         case ".csv" | ".tsv":
             delimiter = "," if suffix == ".csv" else "\t"
-            return _table_format(delimiter, columns, rows_of_links, raw=raw)
-        case ".note_nlp.csv":
-            rows_of = partial(note_nlp_rows, count(1), f"spacy-bioel {version('spacy-bioel')}")
-            return _table_format(",", NOTE_NLP, rows_of, raw=raw)
+            return table_format(delimiter, columns, rows_of_links, raw=raw)
         case ".pubtator":
             return TextFormat(_to_pubtator)
         case ".bioc.xml":
@@ -338,7 +341,7 @@ def format_of(
     raise BioelError(Errors.B198.format(path=f"OUT{suffix}", known=", ".join(SUFFIXES)))
 
 
-def _table_format(
+def table_format(
     delimiter: str,
     columns: Sequence[str],
     rows_of: Callable[[LinkedText], Iterable[Iterable[object]]],
@@ -387,7 +390,7 @@ def to_columns(linked: LinkedText) -> JsonRow:
     """Convert a linked text to a row with `row_schema`."""
     row = to_row(linked)
     for link, columns in zip(linked.links, row["links"], strict=True):
-        others = {name: value for name, value in link.facts.items() if name not in FACTS}
+        others = {name: value for name, value in plain_facts(link).items() if name not in FACTS}
         columns["facts"] = json.dumps(others, ensure_ascii=False) if others else None
     return row
 

@@ -21,6 +21,7 @@ from spacy_bioel.doc import get_links, split_kb_id
 from spacy_bioel.errors import BioelError, needing
 from spacy_bioel.export.pages import PAGES, address_of
 from spacy_bioel.export.rows import LinkedText, to_row
+from spacy_bioel.registered import declared_facts
 from spacy_bioel.report import (
     CANDIDATE_COLUMNS,
     SPAN_COLUMNS,
@@ -97,19 +98,26 @@ def _split_at_mentions(
     """Split a text at the boundaries of its mentions.
 
     YIELDS (tuple): A piece, the label of the innermost mention around it or None, the CSS class for
-        the context ("negated", "other" or ""), and the mentions that end with the piece.
+        its facts or "", and the mentions that end with the piece.
     """
     waiting = sorted(links, key=lambda link: (link.start, -link.end), reverse=True)
     inside: list[Link] = []
+    order = [css for fact in declared_facts().values() for css in fact.css_classes]
     bounds = {0, len(text), *(link.start for link in links), *(link.end for link in links)}
     for start, end in pairwise(sorted(bounds)):
         inside = [link for link in inside if link.end > start]
         while waiting and waiting[-1].start <= start:
             inside.append(waiting.pop())
-        contexts = [c for link in inside if (c := link.context) and not c.is_affirmed]
-        css_class = "negated" if any(c.negated for c in contexts) else "other" if contexts else ""
+        found = {css for link in inside for css in _css_classes(link)}
+        css_class = next(filter(found.__contains__, order), "")
         label = inside[-1].label if inside else None
         yield text[start:end], label, css_class, [link for link in inside if link.end == end]
+
+
+def _css_classes(link: Link) -> Iterator[str]:
+    for name, fact in declared_facts().items():
+        if name in link.facts:
+            yield fact.css_class(link.facts[name])
 
 
 # Facts from the built-in rules; every table has columns for them.
@@ -123,7 +131,8 @@ def columns_of(facts: Iterable[str]) -> list[str]:
     """
     place = ("document", "start", "end", "text", "label")
     concept = ("id", "preferred_name", "name", "score", "evidence")
-    return [*place, *concept, *facts, "context", "assertion", "relative"]
+    declared = (column for fact in declared_facts().values() for column in fact.columns)
+    return [*place, *concept, *facts, *declared]
 
 
 def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator[dict[str, Any]]:
@@ -131,13 +140,12 @@ def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator
 
     The parts of a composite are joined by "|", and its score is the lowest of their scores. What is
     unknown is None: the concept of NIL, the preferred name if the knowledge base is not open, and
-    the context if no cue was found, or if `bioel_context` did not run.
+    the columns of declared facts that the link lacks.
 
     document (str | int): Id of the document, or its number.
     """
     for link in links:
         linked = linked_candidates(link)
-        cues = {says for *_, says in link.context.cues} if link.context else set()
         yield {
             "document": document,
             "start": link.start,
@@ -149,11 +157,18 @@ def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator
             "name": _join_nonempty([c.name for c in linked]),
             "score": min((c.score for c in linked), default=None),
             "evidence": _join_nonempty([c.evidence for c in linked]),
-            **link.facts,
-            "context": _join_nonempty(sorted(cues)),
-            "assertion": link.context.assertion if link.context else None,
-            "relative": (link.context.relative or None) if link.context else None,
+            **plain_facts(link),
+            **{
+                column: cell(link.facts[name]) if name in link.facts else None
+                for name, fact in declared_facts().items()
+                for column, cell in fact.columns.items()
+            },
         }
+
+
+def plain_facts(link: Link) -> dict[str, Any]:
+    """Return the facts that are not declared, which have one column or key each."""
+    return {name: fact for name, fact in link.facts.items() if name not in declared_facts()}
 
 
 def linked_candidates(link: Link) -> list[Candidate]:

@@ -15,10 +15,11 @@ from functools import reduce
 from itertools import count
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, select_autoescape
+from jinja2 import ChoiceLoader, Environment, PackageLoader, select_autoescape
 from markupsafe import Markup, escape
 
-from spacy_bioel.explanation import describe_context, reason_of
+from spacy_bioel.explanation import reason_of
+from spacy_bioel.registered import declared_facts
 from spacy_bioel.types import Candidate, preferred_name, type_name
 
 # Addresses of the vocabularies' concept pages, by lower-case prefix.
@@ -139,16 +140,17 @@ def _is_finite(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
+_TEMPLATES = PackageLoader("spacy_bioel", "templates")
 # Templates for all pages and the model card.
 PAGES = Environment(
-    loader=PackageLoader("spacy_bioel", "templates"),
+    loader=_TEMPLATES,
     autoescape=select_autoescape(),
     trim_blocks=True,
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
 PAGES.globals |= {
-    "describe": describe_context,
+    "declared_facts": declared_facts,
     "reason_of": reason_of,
     "ticks_of": ticks_of,
     "hues": _HUES,
@@ -162,3 +164,8 @@ PAGES.filters["max_of"] = lambda row: max(filter(_is_finite, row[1:]), default=0
 PAGES.filters["linked"] = linked_id
 PAGES.filters["style_of"] = style_of
 PAGES.filters["with_names"] = _candidate_names
+
+
+def pages_of(package: str) -> Environment:
+    """Return an environment with the templates of a package, which may include those of `PAGES`."""
+    return PAGES.overlay(loader=ChoiceLoader([PackageLoader(package), _TEMPLATES]))

@@ -28,12 +28,13 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.util import ignore_error, minibatch, raise_error
 
-from spacy_bioel.doc import CONTEXT_VALUES, get_links
+from spacy_bioel.doc import get_links
 from spacy_bioel.errors import BioelError, Errors, crash_report, shortened
 from spacy_bioel.evaluation import run as measuring
 from spacy_bioel.explanation import reason_of
 from spacy_bioel.loading import UserCode, find_detector, find_linker, spans_key
 from spacy_bioel.parallel import gpu_in_use, memory_errors, use_one_thread
+from spacy_bioel.registered import declared_facts
 from spacy_bioel.types import AnnotatedText, Link, Mention, preferred_name, type_name
 
 _Item = TypeVar("_Item")
@@ -408,7 +409,7 @@ def check_linker(nlp: Language) -> None:
 def to_row(linked: LinkedText, *, xrefs: bool = False, explain: bool = False) -> JsonRow:
     """Convert a linked text to a row of JSON values, as in `export.formats.row_schema`.
 
-    A link has a key for each fact, such as "hgvs" for a variant, and "context" if the pipeline
+    A link has a key for each fact, such as "hgvs" for a variant, or "context" if the pipeline
     includes the `bioel_context` pipe.
 
     xrefs (bool): Whether to include candidates' cross-references, as "xrefs".
@@ -440,11 +441,9 @@ def _link_row(linked: LinkedText, link: Link, *, xrefs: bool, explain: bool) -> 
             named = {key: name_of(candidate.kb, candidate.id) for key, name_of in names.items()}
             values |= {key: name for key, name in named.items() if name}
         row["candidates"].append(values)
-    row |= {name: value for name, value in link.facts.items() if value is not None}
+    declared = declared_facts()
+    facts = {name: value for name, value in link.facts.items() if value is not None}
+    row |= {name: value for name, value in facts.items() if name not in declared}
     if explain:
         row["why"] = reason_of(link)
-    if link.context is not None:
-        cues = [{"start": a, "end": b, "says": says} for a, b, says in link.context.cues]
-        values = {name: getattr(link.context, name) for name in CONTEXT_VALUES}
-        row["context"] = values | {"cues": cues}
-    return row
+    return row | {name: facts[name] for name in declared if name in facts}

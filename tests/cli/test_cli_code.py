@@ -175,9 +175,9 @@ def test_the_service_answers_with_facts(home):
     pytest.importorskip("fastapi")
     from starlette.testclient import TestClient
 
-    from spacy_bioel.service import Limits
-    from spacy_bioel.service.app import LinkAnswer, create_app
-    from spacy_bioel.service.service import Service
+    from spacy_bioel.plugins.service import Limits
+    from spacy_bioel.plugins.service.app import LinkAnswer, create_app
+    from spacy_bioel.plugins.service.service import Service
 
     import_code(str(home / "rules.py"))
     service = Service(lambda: load_model(str(home / "pipeline")), max_characters=100)

@@ -276,7 +276,7 @@ def test_a_note(bioel, model, tmp_path):
         ("naloxone", "family"),
     ]
     assert "[W303]" in bioel("link", model, note, "--context", "-o", tmp_path / "a.pubtator").err
-    with pytest.raises(BioelError, match="B492"):
+    with pytest.raises(BioelError, match="B662"):
         spacy_bioel.load(preset="surgical")
 
 

@@ -8,13 +8,13 @@ import pytest
 from spacy_bioel.cli.partial import PartialLinks
 from spacy_bioel.errors import BioelError
 from spacy_bioel.export.rows import Document, Failure, LinkedText
-from spacy_bioel.types import Candidate, Context, Link
+from spacy_bioel.types import Candidate, Link
 
 CANDIDATES = (Candidate("X:1", 0.1 + 0.2, "é", "exact", "kb1"), Candidate("X:2", 1e-17))
-CONTEXT = Context(True, experiencer="family", cues=((0, 2, "negated"), (9, 12, "family")))
+CONTEXT = {"negated": True, "cues": [{"start": 0, "end": 2, "says": "negated"}]}
 LINKED = [
     LinkedText(None, "a\u2028b\x00", (Link(0, 1, "D"),)),
-    LinkedText("1", "text", (Link(0, 4, "D", ("X:1", "Y:1"), CANDIDATES, CONTEXT),)),
+    LinkedText("1", "text", (Link(0, 4, "D", ("X:1", "Y:1"), CANDIDATES, {"context": CONTEXT}),)),
     LinkedText("2", "😀", (Link(0, 1, "", facts={"many": [1, None, {"a": "ü"}], "x": True}),)),
     LinkedText("3", {"a": ["b", 1.5]}, error=Failure("B190", "no text")),
     LinkedText("\ufffd", None, error=Failure("B190", "no text")),

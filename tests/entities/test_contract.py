@@ -15,9 +15,9 @@ from tiny import blank, linking_nlp, links
 
 import spacy_bioel
 from spacy_bioel.entities import Candidates, EntityRules, Mentions, Query
-from spacy_bioel.entities.rule_set import RESERVED_FACTS, RuleSet
+from spacy_bioel.entities.rule_set import RuleSet, reserved_facts
 from spacy_bioel.errors import BioelError
-from spacy_bioel.explanation import EXTENSIONS, Trace
+from spacy_bioel.explanation import Trace, extension_getters
 from spacy_bioel.export.html import columns_of
 from spacy_bioel.export.rows import link_texts, to_row
 from spacy_bioel.kb.build import build_kb
@@ -315,4 +315,4 @@ def test_facts_do_not_take_the_names_of_fields(kb, fact):
 
 def test_fields_of_links_and_extensions_are_reserved():
     keys = {field.name for field in fields(Link)}
-    assert {*columns_of(())} | keys | set(EXTENSIONS) <= RESERVED_FACTS
+    assert {*columns_of(())} | keys | set(extension_getters()) <= reserved_facts()

@@ -21,10 +21,10 @@ from tiny import linking_nlp
 from spacy_bioel.cli import main
 from spacy_bioel.entities import EntityRules
 from spacy_bioel.export.rows import link_mentions, link_texts
-from spacy_bioel.service import Limits
-from spacy_bioel.service.app import create_app
-from spacy_bioel.service.mcp import make_agent_tools
-from spacy_bioel.service.service import Service
+from spacy_bioel.plugins.service import Limits
+from spacy_bioel.plugins.service.app import create_app
+from spacy_bioel.plugins.service.mcp import make_agent_tools
+from spacy_bioel.plugins.service.service import Service
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 SECRET = "Fever of Mrs Zelda Quackenbush, " + ", ".join(f"note {i:03} of her" for i in range(40))

@@ -130,7 +130,7 @@ def test_links_of_a_filtered_group(doc):
     expected = [link for link in get_links(doc) if link.ids != ("X:3",)]
     doc.spans["bioel"] = filtered(doc)
     assert get_links(doc) == expected
-    assert expected[0].context.negated
+    assert expected[0].facts["context"]["negated"]
 
 
 def test_entities_have_the_facts_of_the_links(doc):
@@ -261,7 +261,7 @@ def test_context_covers_each_group_of_each_linker(nlp):
     doc = two(TEXT)
     for key in ("signs", "diseases"):
         assert [span._.negated for span in doc.spans[key]] == [True, False, False, False]
-        assert get_links(doc, key)[0].context.negated
+        assert get_links(doc, key)[0].facts["context"]["negated"]
 
 
 def test_span_ids_of_users_stay(nlp):

@@ -63,7 +63,7 @@ def clear(doc: Doc) -> None:
 
 
 def everything(doc: Doc) -> list[tuple[Any, ...]]:
-    links = [(x, [c.score for c in x.candidates], x.context, x.facts) for x in get_links(doc)]
+    links = [(x, [c.score for c in x.candidates], x.facts) for x in get_links(doc)]
     return [*links, *((ent.start, ent.end, ent.label_, ent.kb_id_) for ent in doc.ents)]
 
 

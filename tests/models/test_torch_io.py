@@ -10,11 +10,9 @@ from safetensors.numpy import load, save
 from spacy.ml.models.tok2vec import MaxoutWindowEncoder, MultiHashEmbed, build_Tok2Vec_model
 from thinc.api import SGD, Adam, Linear, Model
 
-from spacy_bioel.contextual.networks import ranking_loss
 from spacy_bioel.errors import BioelError
 from spacy_bioel.mentions.model import add_scorer, build_span_enumerator_v1
 from spacy_bioel.models.torch_io import (
-    loss_and_gradients,
     require_torch,
     torch_layer,
     unchanged_on_error,
@@ -126,14 +124,6 @@ def test_gradients_of_several_outputs_and_inputs():
     assert (d_x.tolist(), d_y.tolist()) == ([23.0, 44.0], [0.0, 0.0])
     _, backprop = layer.begin_update((x, np.array([3, 4]), x, "none"))
     assert backprop((np.ones(2, "f"), np.ones(2, "f")))[0].tolist() == [3.0, 4.0]
-
-
-def test_a_loss_by_hand():
-    logits = np.array([0.0, np.log(3.0), 5.0], np.float32)
-    groups, right = np.array([7, 7, 9]), np.array([True, False, False])
-    loss, gradient = loss_and_gradients(ranking_loss, logits, groups, right)
-    assert loss == pytest.approx(np.log(4.0))
-    assert gradient.tolist() == pytest.approx([-0.75, 0.75, 0.0])
 
 
 def test_without_torch(monkeypatch):

@@ -30,7 +30,7 @@ from spacy_bioel.evaluation.run import link_gold_mentions
 from spacy_bioel.export.rows import link_texts
 from spacy_bioel.loading import UserCode, find_detector, find_linker
 from spacy_bioel.parallel import gpu_in_use, require_gpu
-from spacy_bioel.service import run
+from spacy_bioel.plugins.service import run
 from spacy_bioel.types import AnnotatedText
 
 device()  # before the first gradient of the process, whatever the order of the tests

@@ -6,8 +6,7 @@ import pytest
 import spacy
 from spacy.tokens import Doc
 from spacy.training import Example
-from test_multitask import TOK2VEC
-from tiny import DETECTOR, blank, examples
+from tiny import DETECTOR, TOK2VEC, blank, examples
 
 from spacy_bioel.mentions import model as detector_models
 from spacy_bioel.mentions.pipe import MentionDetector

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 import spacy
 from spacy.language import Language
-from test_multitask import multitask_nlp
-from tiny import learn, linking_nlp
+from tiny import learn, linking_nlp, needs
 
 from spacy_bioel.doc import get_links
 from spacy_bioel.explanation import Explanation
@@ -19,13 +18,18 @@ DECIDING: dict[str, Any] = {"coherence": 1.0, "nil_threshold": 0.6}
 Decision = tuple[int, int, str, tuple[str, ...], list[tuple[str, float]]]
 
 
-@pytest.fixture(scope="module", params=["light", "contextual", "dictionary"])
+CONTEXTUAL = pytest.param("contextual", marks=needs("contextual"))
+
+
+@pytest.fixture(scope="module", params=["light", "dictionary", CONTEXTUAL])
 def nlp(request, kb_folder, trained_folder, texts) -> Language:
     if request.param == "dictionary":
         nlp = linking_nlp(kb_folder, mentions="dictionary")
     elif request.param == "light":
         nlp = spacy.load(trained_folder)
     else:
+        from contextual_pipelines import multitask_nlp
+
         spacy.util.fix_random_seed(0)
         nlp = multitask_nlp(kb_folder, hidden=0, one_task=False)
         learn(nlp, texts, updates=60, name="bioel_linker")

@@ -4,6 +4,7 @@ import gc
 import pickle
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,7 @@ import pytest
 import spacy
 from spacy.language import Language
 from spacy.util import fix_random_seed
-from test_generative import generative_nlp
-from test_multitask import TOK2VEC, multitask_nlp
-from test_reranker import reranking_nlp
-from tiny import DETECTOR, LINKER, VOCABULARY, blank, dual_nlp, ents, linking_nlp, step
+from tiny import DETECTOR, LINKER, TOK2VEC, VOCABULARY, blank, ents, linking_nlp, step
 from tiny import examples as examples_of
 
 from spacy_bioel.doc import get_links, with_gold_mentions
@@ -49,11 +47,11 @@ def bio_nlp(kb: Path, checkpoint: Path) -> Language:
 MAKERS: dict[str, Callable[[Path, Path], Language]] = {
     "light": light_nlp,
     "bio": bio_nlp,
-    "dual": dual_nlp,
-    "multitask": lambda kb, checkpoint: multitask_nlp(kb),
-    "reranker": reranking_nlp,
-    "generative": lambda kb, checkpoint: generative_nlp(kb),
 }
+with suppress(ImportError):  # if the plugin has been removed
+    from contextual_pipelines import MAKERS as CONTEXTUAL
+
+    MAKERS |= CONTEXTUAL
 
 
 def answers(nlp: Language, texts: list[AnnotatedText]) -> list[object]:

@@ -10,11 +10,9 @@ from spacy.language import Language
 from spacy.util import load_config, load_model_from_config
 from tiny import LINKER, blank
 
-import spacy_bioel
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.loading import set_preset
-from spacy_bioel.settings import ContextSettings, LinkerSettings, MentionSettings
+from spacy_bioel.settings import LinkerSettings, MentionSettings
 
 PIPES: dict[str, Any] = {"bioel_mentions": MentionSettings, "bioel_linker": LinkerSettings}
 CHANGES: dict[str, dict[str, Any]] = {
@@ -144,25 +142,3 @@ def test_a_setting_that_could_not_be_loaded_is_not_in_a_config(trained, tmp_path
         _ = trained.config
     with pytest.raises(BioelError, match=r"\[B270\]"):
         trained.to_disk(tmp_path / "m")
-
-
-def test_the_starter_and_the_preset_for_notes():
-    nlp = spacy_bioel.load()
-    config = nlp.config["components"]["bioel_mentions"]
-    assert config["threshold"] == nlp.get_pipe("bioel_mentions").cfg["threshold"] == 0.3  # type: ignore[attr-defined]
-    set_preset(nlp, "clinical")
-    assert in_config(nlp) == settings_of(nlp)
-    assert nlp.config["components"]["bioel_mentions"]["exclude"]
-
-
-def test_the_context_pipe(tmp_path):
-    nlp = blank()
-    pipe: Any = nlp.add_pipe("bioel_context", config={"spans_key": "mine"})
-    pipe.cfg["spans_key"] = "other"
-    nlp.to_disk(tmp_path / "m")
-    loaded: Any = spacy.load(tmp_path / "m")
-    assert loaded.get_pipe("bioel_context").cfg["spans_key"] == "other"
-    changes = {"components.bioel_context.spans_key": "third"}
-    changed: Any = spacy.load(tmp_path / "m", config=changes).get_pipe("bioel_context")
-    assert changed.cfg["spans_key"] == "third"
-    assert ContextSettings.defaults()["spans_key"] == ""

@@ -31,7 +31,6 @@ from torch.nn import functional as F
 from train import find_transformer
 
 from spacy_bioel.cli.console import GpuId
-from spacy_bioel.contextual.transformers import build_transformer_names_v1
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.doc import split_kb_id
 from spacy_bioel.files import replacing_folder
@@ -54,6 +53,7 @@ from spacy_bioel.models.vocabulary import (
     piece_concepts,
     train_vocabulary,
 )
+from spacy_bioel.plugins.contextual.transformers import build_transformer_names_v1
 from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import DoubleArray, FloatArray, IntArray

@@ -21,16 +21,16 @@ from spacy.util import load_config
 from synonyms import Synonyms, by_concept, join_names, names_of_kb
 
 from spacy_bioel.cli.console import GpuId
-from spacy_bioel.contextual.generative import (
+from spacy_bioel.files import replacing_folder
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.plugins.contextual.generative import (
     MarkedMention,
     MarkedPieces,
     marked_pieces,
     new_backbone,
     new_vocabulary,
 )
-from spacy_bioel.contextual.networks import Seq2Seq
-from spacy_bioel.files import replacing_folder
-from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.plugins.contextual.networks import Seq2Seq
 from spacy_bioel.text.normalize import normalize_name
 
 _LOGGER = logging.getLogger("pretrain")

@@ -1,0 +1,84 @@
+"""The options that plugins add to `bioel link`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, make_dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.registered import LINK_OPTIONS, known_plugins, load_registered, registered_names
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+
+    from spacy_bioel.export.rows import LinkedText
+
+
+@dataclass(frozen=True)
+class LinkRun:
+    """What the options of plugins may depend on.
+
+    model (str), preset (str | None): As given to the command.
+    takes_mentions (bool): Whether the input provides the mentions.
+    outputs (Mapping): The suffix of each output, which selects its format.
+    """
+
+    model: str
+    preset: str | None
+    takes_mentions: bool
+    outputs: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class LinkOptions:
+    """Base class for the options of a plugin: a dataclass with an option for each field."""
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that do not have their defaults."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {f.name: values[f.name] for f in fields(self) if values[f.name] != f.default}
+
+    def check(self, run: LinkRun) -> None:
+        """Raise an error for options that do not go together, before anything is read."""
+
+    def adapt(self, nlp: Language, run: LinkRun) -> None:
+        """Change the loaded pipeline in place."""
+
+    def change(
+        self, linked: Iterable[LinkedText], nlp: Language, run: LinkRun
+    ) -> Iterable[LinkedText]:
+        """Return the documents to write."""
+        return linked
+
+
+def option_classes() -> list[type[LinkOptions]]:
+    """Return the options of all plugins.
+
+    Options of a known plugin that is missing, or that cannot be imported, are hidden, and raise the
+    error that says so.
+    """
+    classes: list[type[LinkOptions]] = []
+    known = {name: offers.get(LINK_OPTIONS, []) for name, offers in known_plugins().items()}
+    for plugin in dict.fromkeys([*registered_names(LINK_OPTIONS), *filter(known.get, known)]):
+        try:
+            classes.append(load_registered(LINK_OPTIONS, plugin))
+        except BioelError as error:
+            hidden: Any = [
+                (f"{plugin}_{n}", Annotated[bool, _refused(option, error)], False)
+                for n, option in enumerate(known.get(plugin, ()))
+            ]
+            classes.append(make_dataclass(plugin, hidden, bases=(LinkOptions,), frozen=True))
+    return classes
+
+
+def _refused(option: str, error: BioelError) -> Any:
+    return Option(option, hidden=True, callback=partial(_raise_if_given, error))
+
+
+def _raise_if_given(error: BioelError, is_given: bool) -> None:
+    if is_given:
+        raise error

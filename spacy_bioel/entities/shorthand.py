@@ -1,0 +1,121 @@
+"""Rules for shorthand, which writers use without defining it: "HTN" stands for hypertension."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from functools import cache, cached_property
+from typing import Any, TypeVar
+
+import srsly
+from spacy.tokens import Doc
+
+from spacy_bioel.dictionary.unambiguous import is_in_capitals
+from spacy_bioel.doc import text_of
+from spacy_bioel.entities import EntityRules
+from spacy_bioel.kb.bundled import ASSETS_FOLDER
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.text.normalize import normalize_names
+
+MIN_CASELESS_LENGTH = 4  # characters; shorter forms are case-sensitive
+_LongForm = TypeVar("_LongForm")
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    """Return the tables in assets/shorthand.json (see assets/SOURCES.md)."""
+    tables: dict[str, Any] = srsly.read_json(ASSETS_FOLDER / "shorthand.json")
+    return tables
+
+
+def long_forms_with(more: Mapping[str, str]) -> dict[str, str]:
+    """Return the long forms of the shorthand of all texts and of more shorthand.
+
+    Alternatives are separated by "|". The forms are also returned capitalised, as at the start of a
+    line: "Wt loss" and "Dizzy", but not "Sob".
+    """
+    forms = {**_tables()["forms"], **more}
+    for short in sorted(forms):
+        if " " in short or (short.islower() and len(short) > MIN_CASELESS_LENGTH):
+            forms[short[0].upper() + short[1:]] = forms[short]
+    return forms
+
+
+def forms_in(text: str, forms: Mapping[str, _LongForm]) -> dict[str, _LongForm]:
+    """Return the short forms in a text, except words such as "AS" if the text is in capitals."""
+    occurring = {short: long for short, long in forms.items() if short in text}
+    if is_in_capitals(text):
+        for word in _tables()["words_in_capitals"]:
+            occurring.pop(word.upper(), None)
+    return occurring
+
+
+def first_known(kb: KnowledgeBase, names: str) -> str:
+    """Return the first of names separated by "|" that is in a knowledge base, or else the first."""
+    alternatives = names.split("|")
+    if len(alternatives) > 1:
+        rows = kb.lookup_names(normalize_names(alternatives))
+        for name, row in zip(alternatives, rows, strict=True):
+            if row >= 0:
+                return name
+    return alternatives[0]
+
+
+def shorthand_for(
+    kb: KnowledgeBase, more: Mapping[str, str] | None = None, *, takes_precedence: bool = False
+) -> dict[str, str]:
+    """Return the long forms of shorthand, without short forms that are names in a knowledge base.
+
+    more (Mapping | None): Shorthand in addition to that of all texts.
+    takes_precedence (bool): Keep short forms of names in the knowledge base, even if they are names
+        themselves, unless a user has added them.
+    """
+    forms = {short: first_known(kb, long) for short, long in long_forms_with(more or {}).items()}
+    rows = kb.lookup_names(normalize_names(list(forms)))
+    is_kept = rows < 0
+    if takes_precedence:
+        is_known = kb.lookup_names(normalize_names(list(forms.values()))) >= 0
+        is_kept |= is_known & ~kb.is_added[rows]
+    return {short: long for (short, long), kept in zip(forms.items(), is_kept, strict=True) if kept}
+
+
+class Shorthand(EntityRules):
+    """Expand shorthand that means the same in all texts, unless it is a name in the knowledge base
+    or was seen in training."""
+
+    @cached_property
+    def _forms(self) -> dict[str, str]:
+        """Shorthand that can be looked up in the whole knowledge base, with its long forms."""
+        assert self.knowledge is not None
+        return shorthand_for(self.knowledge.kb)
+
+    @cached_property
+    def _normalized_forms(self) -> dict[KnowledgeBase, dict[str, str]]:
+        return {}
+
+    def short_forms(self, doc: Doc) -> dict[str, str]:
+        return forms_in(text_of(doc), self._forms)
+
+    def rewrite(
+        self, strings: Sequence[str], kb: KnowledgeBase, seen: Container[str]
+    ) -> Sequence[str]:
+        if kb not in self._normalized_forms:
+            forms = shorthand_for(kb)
+            short, long = normalize_names(list(forms)), normalize_names(list(forms.values()))
+            pairs = zip(short, long, strict=True)
+            self._normalized_forms[kb] = {s: whole for s, whole in pairs if s not in seen}
+        forms = self._normalized_forms[kb]
+        expanded = [
+            forms.get(string) or " ".join([forms.get(word, word) for word in string.split(" ")])
+            for string in strings
+        ]
+        changed = [i for i, string in enumerate(strings) if expanded[i] != string]
+        rows = kb.lookup_names([strings[i] for i in changed]) if changed else ()
+        for i, row in zip(changed, rows, strict=True):
+            if row >= 0 or strings[i] in seen:
+                expanded[i] = strings[i]
+        return expanded
+
+
+def create_shorthand_v1() -> Shorthand:
+    """Registered as `spacy-bioel.Shorthand.v1`."""
+    return Shorthand()

@@ -1,0 +1,1 @@
+"""Clinical notes: shorthand, measurements, the context of mentions, findings of patients."""

@@ -1,0 +1,157 @@
+"""Answers and signs in clinical notes: "Fever? no", "Fever: absent", "(-) fever", "fever +"."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from spacy_bioel.plugins.clinical.context_rules import AFFIRMED, NEGATED_IF_PAIRED, ContextRules
+
+
+class Phrase(NamedTuple):
+    """An occurrence of one of the rules' phrases in a text, with its character offsets.
+
+    status (str | None): Status of an answer or a sign; None: look up the name in the rules.
+    reach (int): Start of the text that an answer applies to; -1: it applies to the
+        text after the answer.
+    before (int): Start of the mark before an answer; -1: none.
+    """
+
+    start: int
+    end: int
+    name: str
+    status: str | None = None
+    reach: int = -1
+    before: int = -1
+
+    @property
+    def place(self) -> int:
+        """Start, with the mark before an answer."""
+        return self.start if self.before < 0 else self.before
+
+
+# Text that follows "no" and "denies" if they are answers.
+AFTER_ANSWER = re.compile(
+    r"[^\S\n]*(?:[.,;)(]|[/|]\s|\n(?![^\S\n]*[a-z])|\Z|--?\s"
+    r"|(?:since|now|today|currently|recently|at|ever|in|by|after|with|heard|seen)\b"
+    r"|\s[A-Z][\w -]{0,30}[:?])"
+)
+_AFTER_AMOUNT = re.compile(
+    rf"{AFTER_ANSWER.pattern}|\s(?:a|an|this|last|per|each|every|times|x|on|days?|weeks?|months?)\b"
+)
+_QUESTION_BORDERS = (".", ";", ": ", ":\n", "|", "\n")  # not in "HP:0001250"
+_ITEM_BORDERS = (*_QUESTION_BORDERS, ",", "(")
+_MAX_QUESTION_LENGTH = 120
+_FULL_LINE = re.compile(r"[^\n]+")
+# Lines that end with signs, each of which is about its line: "ataxia +\ntremor -".
+_SIGNED_LINES = re.compile(r"(?:^[^\n]*[\w)\]][^\S\n]*[+–−-][^\S\n]*(?:\n|\Z))+", re.M)
+_MINUS_BEFORE_WORD = re.compile(r"[,;][^\S\n]*-(?=[A-Za-z])")
+CLAUSE_END = re.compile(
+    r"[^\S\n]*(?:[.,;:)]|\n(?![^\S\n]*[a-z])|\Z)"
+)  # after a cue with the direction "final"
+
+
+def with_marks(
+    text: str,
+    rules: ContextRules,
+    phrases: Sequence[Phrase],
+    mentions: Sequence[tuple[int, int]],
+    units: Sequence[int],
+) -> list[Phrase]:
+    """Add answers and signs to phrases, replacing those that overlap them.
+
+    units (Sequence[int]): Starts of the sentences, cells and items of the text.
+    """
+    marks = sorted(
+        [*_find_answers(text, rules, phrases, units), *_find_signs(text, rules, mentions, units)]
+    )
+    ends = [mark.end for mark in marks]
+
+    def is_free(phrase: Phrase) -> bool:
+        index = bisect_right(ends, phrase.start)
+        return index == len(marks) or phrase.end <= marks[index].place
+
+    return sorted([*filter(is_free, phrases), *marks]) if marks else list(phrases)
+
+
+def start_of_unit(units: Sequence[int], position: int) -> int:
+    """Return the start of the sentence, cell or item that contains a character."""
+    return units[max(0, bisect_right(units, position) - 1)]
+
+
+def _find_answers(
+    text: str, rules: ContextRules, phrases: Sequence[Phrase], units: Sequence[int]
+) -> Iterator[Phrase]:
+    """Yield answers to questions in the text: "Fever: no", "Fever? no", "Fever (none)"."""
+    phrase_ends = {phrase.start: phrase.end for phrase in phrases}
+    end_of_last = 0
+    for match in rules.patterns["answer"].finditer(text):
+        start, end = match.span("mark")
+        answer = match["mark"].lower()
+        is_cue = any(direction != "backward" for _, direction in rules.cues.get(answer, ()))
+        is_longest = phrase_ends.get(start, end) <= end
+        is_letter = len(answer) == 1 and text[match.start()] != "?"
+        if answer not in rules.answers:  # an amount
+            is_answer = text[match.start()] == "?" and bool(_AFTER_AMOUNT.match(text, end))
+        else:
+            is_answer = not (is_cue or is_letter) or bool(AFTER_ANSWER.match(text, end))
+        if is_longest and is_answer:
+            before = match.start()
+            border = start_after(_QUESTION_BORDERS, text, before)
+            reach = max(end_of_last, border, start_of_unit(units, before))
+            yield Phrase(start, end, "", rules.answers.get(answer, AFFIRMED), reach, before)
+            end_of_last = end
+
+
+def _find_signs(
+    text: str, rules: ContextRules, mentions: Sequence[tuple[int, int]], units: Sequence[int]
+) -> Iterator[Phrase]:
+    """Yield signs. A sign between two names belongs to the first name, unless the signs on its
+    line come before the names.
+    """
+    places = sorted(mentions)
+    blocks = _SIGNED_LINES.finditer(text) if "+" in text else ()
+    signed = [block.span() for block in blocks if re.search(r"\+[^\S\n]*$", block[0], re.M)]
+    # By place, the end of the first mention to end, of those at this place or later.
+    first_ends = list(accumulate((end for _, end in reversed(places)), min))[::-1]
+    for line in _FULL_LINE.finditer(text):
+        signs = list(rules.patterns["sign"].finditer(text, *line.span()))
+        if not signs:
+            continue
+        statuses = [rules.signs[sign[0].lower()] for sign in signs]
+        has_affirming = AFFIRMED in statuses or bool(_MINUS_BEFORE_WORD.search(line[0]))
+        has_affirming |= any(start <= line.start() < end for start, end in signed)
+        first = signs[0].start()
+        index = bisect_left(places, (line.start(),))
+        signs_first = index == len(places) or first_ends[index] > first
+        for sign, status in zip(signs, statuses, strict=True):
+            start, end = sign.span()
+            words_before = text[line.start() : start].rstrip()
+            is_value = words_before.endswith((":", "=", "?"))
+            name = words_before.rstrip(" :=?")
+            before = name[-1:]
+            is_after_name = before.isalnum() or before in tuple(")]")
+            is_before_name = text[end : line.end()].lstrip()[:1].isalnum()
+            if sign[0] in "+-–−" and is_after_name:  # no cue in "Scoliosis - mild"
+                is_before_name &= not text[end : end + 1].isspace()
+                is_after_name = CLAUSE_END.match(text, end) is not None
+            if status == NEGATED_IF_PAIRED:
+                if not (has_affirming or is_value):
+                    continue
+                status = "negated"
+            if is_before_name and (signs_first or not is_after_name):
+                yield Phrase(start, end, "", status)
+            elif is_after_name:
+                place = line.start() + len(name)
+                reach = start_after(_ITEM_BORDERS, text, place)
+                reach = max(reach, start_of_unit(units, place))
+                yield Phrase(start, end, "", status, reach, place if is_value else -1)
+
+
+def start_after(borders: Sequence[str], text: str, end: int) -> int:
+    """Return the start of the question or list item that ends here: after the last boundary."""
+    lowest = max(0, end - _MAX_QUESTION_LENGTH)
+    return 1 + max(text.rfind(border, lowest, end) for border in borders)

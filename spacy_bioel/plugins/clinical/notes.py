@@ -1,0 +1,393 @@
+"""Rules for clinical notes, which link shorthand, measurements and other wordings by the names they
+stand for.
+
+A measurement outside its reference range stands for a finding: "Hb 7.2" means anemia.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import cache, cached_property, partial
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+from spacy.tokens import Doc
+
+from spacy_bioel.doc import SpansByToken, long_forms, text_of
+from spacy_bioel.entities import EntityRules, LinkerKnowledge, Mentions, Query, Vocabulary
+from spacy_bioel.entities.shorthand import (
+    MIN_CASELESS_LENGTH,
+    Shorthand,
+    first_known,
+    forms_in,
+    long_forms_with,
+    shorthand_for,
+)
+from spacy_bioel.explanation import SpanKey, Trace
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.plugins.clinical.rewordings import (
+    NO_MENTION,
+    are_apart,
+    find_rewordings,
+    have_other_meaning,
+    is_part,
+)
+from spacy_bioel.plugins.clinical.tables import note_tables
+from spacy_bioel.text.normalize import normalize_names
+from spacy_bioel.text.sentences import find_forms
+from spacy_bioel.types import IntArray, Link, ScoredSpan
+
+
+def choose_meanings(text: str, forms: Container[str]) -> dict[str, str]:
+    """Return the meanings of ambiguous shorthand by words in its lines, or else in the text.
+
+    forms (Container[str]): Short forms in the text. Without such words, they keep their meaning.
+    """
+    chosen = {}
+    for short, cues in note_tables()["meanings"].items():
+        if short in forms:
+            lines = "\n".join(line for line in text.splitlines() if short in line)
+            meant = (m for part in (lines, text) for m in cues if re.search(cues[m], part, re.I))
+            if meaning := next(meant, ""):
+                chosen[short] = meaning
+    return chosen
+
+
+class _NoteFinder:
+    """Finds shorthand, measurements and reworded names that stand for a name in the knowledge base,
+    or in the vocabulary of a label."""
+
+    def __init__(self, knowledge: LinkerKnowledge) -> None:
+        self._vocabularies = knowledge.vocabularies or {"": Vocabulary(knowledge.kb, None)}
+        # Without labels, the dictionary finds shorthand itself, also in longer names.
+        forms = long_forms_with(note_tables()["shorthand"]) if knowledge.vocabularies else {}
+        names = {short: self._first_known(long) for short, long in forms.items()}
+        self._names = {short: name for short, name in names.items() if name}
+        # Long forms that are not names, such as "chronic kidney disease", which MeSH lists in
+        # the plural, get the label that most other long forms have.
+        labels = Counter(label for _, label in self._names.values())
+        label, n = max(labels.items(), key=itemgetter(1), default=("", 0))
+        if 2 * n > len(forms):
+            self._names |= {s: (forms[s].split("|")[-1], label) for s in forms.keys() - self._names}
+
+    def find(self, doc: Doc, *, measurements: bool) -> list[tuple[SpanKey, str, bool]]:
+        """Return token spans, the names they stand for, and whether they replace mentions: reworded
+        names do not."""
+        text, defined = text_of(doc), long_forms(doc)
+        names = {s: name for s, name in forms_in(text, self._names).items() if s not in defined}
+        meant = choose_meanings(text, names)
+        if measurements:
+            meant |= {form: alternatives for form, (_, _, alternatives) in measured(text).items()}
+        for form, alternatives in meant.items():
+            if name_and_label := self._first_known(alternatives):
+                names[form] = name_and_label
+        places = [
+            (start, end, form)
+            for form, places_of_form in find_forms(text, names).items()
+            for start, end in places_of_form
+        ]
+        places.sort(key=lambda place: (place[0], -place[1], place[2]))  # the longest first
+        starts, ends = np.array([p[:2] for p in places], dtype=np.int64).reshape(-1, 2).T
+        is_other = have_other_meaning(text, starts, ends)
+        found: list[tuple[SpanKey, str, bool]] = []
+        for (start, end, form), other in zip(places, is_other, strict=True):
+            name, label = names[form]
+            span = None if other else doc.char_span(start, end)
+            if span is not None and not (found and span.start < found[-1][0][1]):
+                found.append(((span.start, span.end, label), name, True))
+        for start, end, name, label in find_rewordings(text, self.labels_of):
+            if (span := doc.char_span(start, end)) is not None:
+                found.append(((span.start, span.end, label), name, False))
+        return found
+
+    def labels_of(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the names that are in a vocabulary, with its label."""
+        labels: dict[str, str] = {}
+        names = list(names)
+        normalized = normalize_names(names)
+        for label, (kb, mask) in self._vocabularies.items():
+            rows = kb.lookup_names(normalized)
+            indptr, concepts, _ = kb.concepts_of_names(rows)
+            allowed = np.ones(len(concepts), bool) if mask is None else mask[concepts]
+            n_allowed = np.diff(np.append(0, np.cumsum(allowed))[indptr])
+            for i in np.flatnonzero(n_allowed).tolist():
+                labels.setdefault(names[i], label)
+        return labels
+
+    def _first_known(self, names: str) -> tuple[str, str] | None:
+        """Return the first of names separated by "|" that is in a vocabulary, and its label."""
+        labels = self.labels_of(alternatives := names.split("|"))
+        return next(((name, labels[name]) for name in alternatives if name in labels), None)
+
+
+def _add_names(
+    spans: Sequence[ScoredSpan], names: Sequence[tuple[SpanKey, str, bool]]
+) -> list[ScoredSpan]:
+    """Replace mentions inside shorthand and measurements, and add reworded names to the mentions
+    inside them; longer mentions stay."""
+    kept = SpansByToken(spans)
+    for (start, end, label), _, replaces in names:
+        overlapping = kept.overlapping(start, end)
+        longest = end - start if replaces else end - start - 1
+        if all(start <= s[0] and s[1] <= end and s[1] - s[0] <= longest for s in overlapping):
+            kept.replace(overlapping if replaces else (), (start, end, label, 1.0))
+    return sorted(kept, key=lambda s: s[:2])
+
+
+class Notes(Shorthand):
+    """Expand shorthand ("HTN") and, in clinical notes, find shorthand, measurements and reworded
+    names.
+
+    shorthand (bool): Expand shorthand.
+    clinical (bool): Texts are clinical notes: find shorthand that is unambiguous only in notes, and
+        reworded names ("undescended right testis"); drop words that mean something else in notes
+        ("PE:" as a header).
+    measurements (bool): Find measurements outside their reference range, and link the finding; its
+        facts are `value` and `unit`.
+    """
+
+    def __init__(
+        self, *, shorthand: bool = True, clinical: bool = False, measurements: bool = False
+    ) -> None:
+        self._shorthand, self._clinical = shorthand, clinical
+        self._measurements = measurements
+        self.completes_dictionary = clinical
+        self.fact_names = ("value", "unit") if measurements else ()
+
+    @cached_property
+    def _finder(self) -> _NoteFinder:
+        assert self.knowledge is not None
+        return _NoteFinder(self.knowledge)
+
+    @cached_property
+    def _forms(self) -> dict[str, str]:
+        assert self.knowledge is not None
+        if not self._shorthand:
+            return {}
+        more = note_tables()["shorthand"] if self._clinical else {}
+        return shorthand_for(self.knowledge.kb, more, takes_precedence=self._clinical)
+
+    def short_forms(self, doc: Doc) -> dict[str, str]:
+        forms = super().short_forms(doc)
+        if self._clinical and self.knowledge is not None:
+            for form, names in choose_meanings(text_of(doc), forms).items():
+                forms[form] = first_known(self.knowledge.kb, names)
+        return forms
+
+    def why_other(self, doc: Doc, starts: IntArray, ends: IntArray) -> list[str]:
+        if not self._clinical:
+            return [""] * len(starts)
+        text = text_of(doc)
+        places = zip(starts.tolist(), ends.tolist(), strict=True)
+        are_parts = [
+            is_part(text, *place, lambda s: s in self._finder.labels_of([s])) for place in places
+        ]
+        is_other = have_other_meaning(text, starts, ends) | np.array(are_parts, dtype=bool)
+        is_other |= are_apart(text, starts, ends)
+        return [NO_MENTION if other else "" for other in is_other.tolist()]
+
+    def find(
+        self,
+        docs: Sequence[Doc],
+        spans: Sequence[list[ScoredSpan]],
+        traces: Sequence[Trace] | None,
+    ) -> list[list[ScoredSpan]]:
+        """Add shorthand and measurements; their queries will be the names they stand for."""
+        if self.knowledge is None or not self._clinical:
+            return list(spans)
+        results = []
+        for i, (doc, before) in enumerate(zip(docs, spans, strict=True)):
+            names = self._finder.find(doc, measurements=self._measurements)
+            kept = self._without_other_meanings(doc, before)
+            results.append(_add_names(kept, names))
+            if traces is not None:
+                traces[i].changed(before, kept, NO_MENTION)
+                traces[i].changed(
+                    kept, results[i], "in shorthand, a measurement, or another wording"
+                )
+                for place, name, _ in names:
+                    traces[i].add(place, "", name)
+        return results
+
+    def queries(self, mentions: Mentions) -> Sequence[Query]:
+        """Look up the names that shorthand and measurements stand for.
+
+        They are found again, because nothing is remembered about a Doc, whose tokens may change.
+        """
+        if self.knowledge is None or not self._clinical or mentions.n_parts:
+            return mentions.queries
+        find = partial(self._finder.find, measurements=self._measurements)
+        names = [{place[:2]: n for place, n, _ in reversed(find(doc))} for doc in mentions.docs]
+        queries = list(mentions.queries)
+        for index, (span, owner) in enumerate(zip(mentions.spans, mentions.owners, strict=True)):
+            if (name := names[owner].get((span.start, span.end))) is not None:
+                queries[index] = Query.of(name)
+        return queries
+
+    def facts(self, mentions: Mentions, links: Sequence[Link]) -> Sequence[Mapping[str, Any]]:
+        """Return the value and unit of measurements."""
+        if not self._measurements:
+            return [{}] * len(links)
+        found = [measured(text_of(doc)) for doc in mentions.docs]
+        facts = []
+        for span, owner in zip(mentions.spans, mentions.owners, strict=True):
+            value, unit, _ = found[owner].get(span.text, (None, "", ""))
+            facts.append({} if value is None else {"value": value, "unit": unit})
+        return facts
+
+    def _without_other_meanings(self, doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
+        """Drop spans that mean something else in notes (see `why_other`)."""
+        places = [doc[s[0] : s[1]] for s in spans]
+        borders = [[s.start_char, s.end_char] for s in places]
+        starts, ends = np.array(borders, dtype=np.int64).reshape(-1, 2).T
+        reasons = self.why_other(doc, starts, ends)
+        return [span for span, reason in zip(spans, reasons, strict=True) if not reason]
+
+    def rewrite(
+        self, strings: Sequence[str], kb: KnowledgeBase, seen: Container[str]
+    ) -> Sequence[str]:
+        return super().rewrite(strings, kb, seen) if self._shorthand else strings
+
+
+def create_notes_v1(
+    *, shorthand: bool = True, clinical: bool = False, measurements: bool = False
+) -> EntityRules:
+    """Registered as `spacy-bioel.Notes.v1`; takes the same arguments as `Notes`."""
+    if shorthand and not (clinical or measurements):
+        return Shorthand()
+    return Notes(shorthand=shorthand, clinical=clinical, measurements=measurements)
+
+
+# Text between an analyte and its value, or the last of several values. After the value, the pattern
+# excludes other units, ranges and dates.
+_S = r"[^\S\r\n]"  # also thin spaces
+_EQUALS = rf"(?:{_S}{{0,20}}[:=>|—]){{0,2}}{_S}{{0,20}}(?P<bracket>\()?"
+_LINK = (
+    r"levels?|count|concentration|was|were|is|of|at|to|[a-z]{3,9}ly|raised|elevated"
+    r"|increased|reduced|decreased|low|high|suppressed"
+)
+_ANALYTE_TO_VALUE = (
+    r"(?:, (?:total|serum|plasma|free))?"
+    rf"(?: \([A-Za-z][\w-]{{0,9}}\)|\))?(?: (?:{_LINK}))*{_EQUALS}"
+)
+_DECIMAL = r"(?:\d{1,3}(?:[, ]\d{3})+|\d+(?:\.\d+)?)"
+_EARLIER_VALUES = (
+    rf"(?:(?:{_DECIMAL} ?(?:[-=]+>|→) ?)+"
+    rf"|(?:(?:fell|dropped|decreased|rose|increased|went) )?from {_DECIMAL} to )?"
+)
+_VALUE = rf"(?<!\w){_EARLIER_VALUES}(?P<value>{_DECIMAL})"
+_NO_OTHER_UNIT = (
+    r"(?![-–+\w/%°→]|[.,]\d|"
+    rf"{_S}?(?:[%°µμ→]|-+>|(?:mg|g|mcg|ng|IU|U|units|mL|ml|mEq|meq|mmol)\b))"
+)
+# The range of normal values after a value, or a flag: "(12-16)", ", normal < 48", "L".
+_NORMAL = r"N|NR|RR|nl|normal|norm|ref|reference|vn|range|values?|interval|limits?"
+_STATED = re.compile(
+    rf"{_S}{{1,20}}(?:\|{_S}?)?\(?(?P<flag>[HL])\)?(?={_S}*(?:[\r\n|,;.)]|\Z))"
+    rf"|(?:(?:{_S}{{0,20}}\|)?{_S}{{0,20}}[(\[|]|{_S}{{2,20}}|\t"
+    rf"|{_S}(?=[<≤]?[\d.–-]+{_S}{{1,20}}[HL]?\s*(?:\n|\Z))|[,;](?={_S}?(?:{_NORMAL})\b))"
+    rf"(?:{_S}?(?:{_NORMAL})\b\.?)*:?{_S}?(?:(?P<low>{_DECIMAL}){_S}?[-–]{_S}?|[<≤]{_S}?)"
+    rf"(?P<high>{_DECIMAL})(?![\d.]|{_S}?(?:h|d|hours?|days?|weeks?|months?|years?)\b)"
+)
+_OTHER_FLUIDS = re.compile(
+    r"\b(?:CSF|urin\w*|pleural|fluid|ascit\w*|sweat|stool)\W+(?:\w+ )?\Z", re.I
+)
+_MAX_FLUID_DISTANCE = 20  # characters to search before an analyte
+# The reference ranges, which are for adults, do not apply at these ages.
+_YOUNG = re.compile(
+    r"\b(?:infant|newborn|neonat\w*|baby|toddler|child|(?:days?|weeks?|months?)[- ]old"
+    r"|(?<!\d)\d[ -]?(?:y/?o|years?[- ]old))\b",
+    re.I,
+)
+_ANALYTE_WORD = re.compile(r"(?<![\w/-])[A-Za-z][A-Za-z0-9]*")
+
+
+# The last value of a measurement, its unit ("" if there is none), and names of what it shows.
+Measurement = tuple[float, str, str]
+
+
+def measured(text: str) -> dict[str, Measurement]:
+    """Return the measurements outside their reference range: "Hb 7.2 g/dL", which means anemia. If
+    a finding has several names, they are separated by "|".
+    """
+    found = {}
+    is_young = bool(_YOUNG.search(text))
+    for word in _ANALYTE_WORD.finditer(text):
+        for index in _analytes_by_first_word().get(word[0].lower(), ()):
+            match = _measurement_pattern(index).match(text, word.start())
+            if match is None:
+                continue
+            fluid_start = max(0, match.start() - _MAX_FLUID_DISTANCE)
+            if not _OTHER_FLUIDS.search(text, fluid_start, match.start()):
+                end = match.end() + (bool(match["bracket"]) and text.startswith(")", match.end()))
+                stated = _STATED.match(text, end)
+                names = _finding(note_tables()["measurements"][index], match, stated, is_young)
+                if names:
+                    found[text[match.start() : end]] = (
+                        _number(match["value"]),
+                        match["unit"] or "",
+                        names,
+                    )
+    return found
+
+
+def _number(digits: str) -> float:
+    return float(re.sub("[, ]", "", digits))
+
+
+def _finding(
+    analyte: Mapping[str, Any], match: re.Match[str], stated: re.Match[str] | None, is_young: bool
+) -> str:
+    """Return the names of the finding that a measurement shows, or "".
+
+    Without a unit, all units in which the value is plausible have to show the same.
+
+    stated (re.Match | None): The range of normal values, or a flag, in the text.
+    """
+    unit, value, (low, high) = match["unit"], _number(match["value"]), analyte["plausible"]
+    factors = [analyte["units"][unit]] if unit else set(analyte["units"].values())
+    values = [value * factor for factor in factors if low <= value * factor <= high]
+    is_rough = value.is_integer() and "," not in match["value"]  # "WBC 3,100" has a unit in effect
+    is_unclear = analyte.get("needs_unit") or (analyte.get("decimals") and is_rough)
+    if is_unclear and not (unit or stated):
+        return ""
+
+    def is_beyond(limit: Mapping[str, Any], value_in_unit: float) -> bool:
+        sign, end, flag = (-1, "low", "L") if limit["side"] == "below" else (1, "high", "H")
+        if stated:
+            is_out = bool(stated[end]) and sign * value > sign * _number(stated[end])
+            return is_out or stated["flag"] == flag
+        is_out = sign * value_in_unit > sign * limit["at"]
+        return is_out and not (limit.get("adults") and is_young)
+
+    shown = {
+        next((str(limit["name"]) for limit in analyte["limits"] if is_beyond(limit, one)), "")
+        for one in values
+    }
+    return shown.pop() if len(shown) == 1 else ""
+
+
+@cache
+def _analytes_by_first_word() -> dict[str, list[int]]:
+    """Return the indices of analytes by the first word of each of their names."""
+    indices: dict[str, list[int]] = defaultdict(list)
+    for index, analyte in enumerate(note_tables()["measurements"]):
+        for first in {_ANALYTE_WORD.match(n)[0] for n in analyte["names"]}:  # type: ignore[index]
+            indices[first.lower()].append(index)
+    return dict(indices)
+
+
+@cache
+def _measurement_pattern(index: int) -> re.Pattern[str]:
+    analyte = note_tables()["measurements"][index]
+    names = []
+    for name in map(re.escape, sorted(analyte["names"], key=len, reverse=True)):
+        names.append(f"(?i:{name})" if len(name) >= MIN_CASELESS_LENGTH else name)
+    units = map(re.escape, sorted(analyte["units"], key=len, reverse=True))
+    analyte_name = rf"(?:{'|'.join(names)})(?![A-Za-z])"
+    second_value = r"/\d{2,3}" if analyte.get("two_values") else ""
+    unit = rf"(?:{_S}{{0,20}}(?:\|{_S}?)?(?P<unit>{'|'.join(units)})(?![\w/])|{_NO_OTHER_UNIT})"
+    return re.compile(f"{analyte_name}{_ANALYTE_TO_VALUE}{_VALUE}{second_value}{unit}")

@@ -1,0 +1,121 @@
+"""The context of a mention, and the fact "context" that stores it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from spacy_bioel.types import DeclaredFact, Link
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the text says about a mention (see `context.py`).
+
+    experiencer (str): Who has the condition: "patient", "family" or "other".
+    relative (str): Which relative has it, such as "mother"; "" if the text does not say.
+    layout (str): The kinds of the parts of the note that contain it: "section, list, item".
+    cues (tuple): Start, end and meaning of the words that show this.
+    """
+
+    negated: bool = False
+    uncertain: bool = False
+    historical: bool = False
+    hypothetical: bool = False
+    experiencer: str = "patient"
+    relative: str = ""
+    layout: str = ""
+    cues: tuple[tuple[int, int, str], ...] = ()
+
+    @property
+    def assertion(self) -> str:
+        """The status in one word, the first that holds: "absent" (also in a relative), "family",
+        "other", "conditional", "possible", "historical" or "present"."""
+        if self.negated:
+            return "absent"
+        if self.experiencer != "patient":
+            return self.experiencer
+        if self.hypothetical:
+            return "conditional"
+        return "possible" if self.uncertain else "historical" if self.historical else "present"
+
+    @property
+    def is_affirmed(self) -> bool:
+        """Whether the patient has or had the condition.
+
+        The mention is not negated or hypothetical, and is not about another person.
+        """
+        return not (self.negated or self.hypothetical) and self.experiencer == "patient"
+
+    @classmethod
+    def of(cls, link: Link) -> Context | None:
+        """Return the context of a link; None if `bioel_context` did not run."""
+        if (value := link.facts.get("context")) is None:
+            return None
+        cues = tuple((cue["start"], cue["end"], cue["says"]) for cue in value["cues"])
+        return cls(**{name: value[name] for name in CONTEXT_VALUES[:-1]}, cues=cues)
+
+    def to_fact(self) -> dict[str, Any]:
+        """Return the value of the fact: JSON, with the assertion."""
+        values = {name: getattr(self, name) for name in CONTEXT_VALUES}
+        cues = [{"start": start, "end": end, "says": says} for start, end, says in self.cues]
+        return {**values, "cues": cues}
+
+
+# Values of the context: keys of the fact, and Span extensions.
+CONTEXT_VALUES = (
+    "negated uncertain historical hypothetical experiencer relative layout assertion".split()
+)
+
+
+def _moved(value: Mapping[str, Any], by: int) -> dict[str, Any]:
+    cues = [{**cue, "start": cue["start"] + by, "end": cue["end"] + by} for cue in value["cues"]]
+    return {**value, "cues": cues}
+
+
+def _described(value: Mapping[str, Any], text: str) -> str:
+    """Describe what a text says about a mention, with the cues: 'negated ("denies")'."""
+    cues: dict[str, list[str]] = defaultdict(list)
+    for cue in value["cues"]:
+        cues[cue["says"]].append(" ".join(text[cue["start"] : cue["end"]].split()))
+    return ", ".join(f'{meaning} ("{", ".join(words)}")' for meaning, words in cues.items())
+
+
+def _noted(value: Mapping[str, Any], text: str) -> str:
+    said = (value["assertion"], value["relative"], _described(value, text), value["layout"])
+    return "; ".join(filter(None, said))
+
+
+def _css_class(value: Mapping[str, Any]) -> str:
+    is_affirmed = not value["hypothetical"] and value["experiencer"] == "patient"
+    return "negated" if value["negated"] else "" if is_affirmed else "other"
+
+
+def _value_of(name: str, value: Mapping[str, Any], text: str) -> Any:
+    return value[name]
+
+
+def _cue_texts(value: Mapping[str, Any], text: str) -> tuple[str, ...]:
+    return tuple(text[cue["start"] : cue["end"]] for cue in value["cues"])
+
+
+CONTEXT_FACT = DeclaredFact(
+    columns={
+        "context": lambda value: "|".join(sorted({cue["says"] for cue in value["cues"]})) or None,
+        "assertion": lambda value: value["assertion"],
+        "relative": lambda value: value["relative"] or None,
+    },
+    extensions={
+        **{name: partial(_value_of, name) for name in CONTEXT_VALUES},
+        "context_cues": _cue_texts,
+    },
+    moved=_moved,
+    described=_described,
+    noted=_noted,
+    css_class=_css_class,
+    css_classes=("negated", "other"),
+    legend="Struck through: negated. Pale: conditional, or about another person.",
+)

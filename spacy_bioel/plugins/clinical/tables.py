@@ -1,0 +1,22 @@
+"""The plugin's tables of words: shorthand, measurements, cues (see assets/SOURCES.md)."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import srsly
+
+CUES_FILE = Path(__file__).parent / "assets" / "context.json"
+
+
+def cue_tables() -> dict[str, Any]:
+    """Return the default rules of `bioel_context`: cues, pseudo-cues, ends of scopes, sections."""
+    tables: dict[str, Any] = srsly.read_json(CUES_FILE)
+    return tables
+
+
+@cache
+def note_tables() -> dict[str, Any]:
+    """Return the tables of shorthand, measurements and words for clinical notes."""
+    tables: dict[str, Any] = srsly.read_json(CUES_FILE.with_name("notes.json"))
+    return tables

@@ -1,0 +1,299 @@
+"""Decide whether an id means what its name says, using the knowledge base with its prefix."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from difflib import SequenceMatcher
+from functools import cached_property, lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from spacy_bioel.errors import LOGGER
+from spacy_bioel.io.open import Place
+from spacy_bioel.kb.bundled import bundled_name, list_bundled, open_setting
+from spacy_bioel.kb.joined import parts_of
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.spelling import is_one_error_apart
+from spacy_bioel.plugins.curation.errors import CurationWarnings
+from spacy_bioel.plugins.curation.ids import id_pattern, prefix_key, split_id
+from spacy_bioel.plugins.curation.pairs import Cell, CheckedId, IdVerdict, Meaning, Pair
+from spacy_bioel.plugins.curation.tables import text_pairs
+from spacy_bioel.text.normalize import (
+    LINKING_WORDS,
+    normalize_name,
+    normalize_names,
+    respellings,
+    singular_of,
+    stem_of,
+)
+
+_MAX_SEARCHED = 200  # characters; no concept has a longer name that a search would find
+_N_PROPOSALS = 3
+_N_SEARCHED = 6  # names that are similar to a name
+_MIN_LETTERS = 5  # in a word that may have a typing error; shorter words are other words
+_LOW = 0.7  # likeness of a short form or an irregular plural, at most
+_MAX_ERRORS = 2  # words of a name with a typing error
+_N_SAMPLED = 5000  # ids that show the forms of a vocabulary's ids
+_MIN_SHARE = 0.1  # of a knowledge base, for its ids with a prefix to be complete
+_N_SIMILAR = 16  # names that are read to find out whether a word is one of theirs
+_PREFIX = re.compile("[^:]*:|[^:_]*_|[A-Za-z]*")
+_KbSetting = KnowledgeBase | str | Path
+_Kbs = Sequence[KnowledgeBase]
+_Own = list[tuple[KnowledgeBase, int]]
+
+
+class _Vocabulary(NamedTuple):
+    """The ids of a knowledge base that have the same prefix, such as "HP:"; "" for UMLS."""
+
+    kb: KnowledgeBase
+    prefix: str
+    is_complete: bool  # else the ids are imports or bundled, and a missing id may exist
+    forms: frozenset[str]  # of ids, such as "HP:0000000"; "P:#" for numbers of any length
+
+
+def _form_of(id: str) -> str:
+    return re.sub(r"\d", "0", re.sub(r"(?<!\d)(?:0|[1-9]\d{0,2})$", "#", id))
+
+
+def _vocabularies_of(kb: KnowledgeBase) -> Iterator[_Vocabulary]:
+    """Yield the vocabularies in a knowledge base, whose ids are sorted."""
+    start = 0
+    while start < len(kb):
+        # An id without a prefix is one of UMLS ("C0000001"), before all that begin with "C:".
+        prefix = _PREFIX.match(kb.ids[start])[0]  # type: ignore[index]
+        is_prefix = prefix.endswith((":", "_"))
+        after = prefix[:-1] + chr(ord(prefix[-1]) + 1) if is_prefix else prefix + ":"
+        end = max(bisect_left(kb.ids, after, start), start + 1)
+        if is_prefix or prefix == "C":
+            rows = np.linspace(start, end - 1, min(end - start, _N_SAMPLED)).astype(np.int64)
+            forms = frozenset(map(_form_of, kb.ids_of(rows)))
+            is_complete = end - start >= _MIN_SHARE * len(kb) and not bundled_name(kb)
+            yield _Vocabulary(kb, prefix if is_prefix else "", is_complete, forms)
+        start = end
+
+
+def check(text: str, kb: _KbSetting | Sequence[_KbSetting] = "starter") -> list[CheckedId]:
+    """Check that the ids in a text exist, and mean what the names next to them say.
+
+    text (str): Text or Markdown, such as an answer of a language model.
+    kb: A knowledge base, its folder, or a name such as "starter:mesh"; or several of these, for ids
+        with different prefixes. "starter": all bundled ones.
+    RETURNS (list[CheckedId]): For each id, `verdict`, `name`, `id`, `found` (the concept with this
+        id) and `proposals` (concepts that the name may mean).
+    RAISES BioelError: The same errors as `kb.bundled.open_setting`.
+    """
+    return Checker([kb] if isinstance(kb, KnowledgeBase | str | Path) else kb).check_text(text)
+
+
+class Checker:
+    """Checks pairs against knowledge bases, each of which knows the ids with its prefixes.
+
+    kbs (Iterable): Open knowledge bases, folders, or names such as "starter:mesh". If several have
+        ids with the same prefix, the first that knows an id decides, with a warning [W401].
+    RAISES BioelError: The same errors as `kb.bundled.open_setting`.
+    """
+
+    def __init__(self, kbs: Iterable[_KbSetting]) -> None:
+        bundled = [str(about["name"]) for about in list_bundled()]
+        listed = chain.from_iterable(bundled if kb == "starter" else [kb] for kb in kbs)
+        opened = (k if isinstance(k, KnowledgeBase) else open_setting(str(k)) for k in listed)
+        self.kbs = tuple(chain.from_iterable(map(parts_of, opened)))
+        self._vocabularies: dict[str, list[_Vocabulary]] = defaultdict(list)
+        prefixes = set()
+        for vocabulary in chain.from_iterable(map(_vocabularies_of, self.kbs)):
+            prefixes.add(prefix := vocabulary.prefix.rstrip(":_"))
+            same = self._vocabularies[prefix_key(prefix or "UMLS")]
+            if vocabulary.is_complete and any(v.is_complete for v in same):
+                about = {"first": same[0].kb.where, "second": vocabulary.kb.where}
+                LOGGER.warning(CurationWarnings.W401.format(prefix=prefix, **about))
+            same.append(vocabulary)
+            same.sort(key=lambda v: not v.is_complete)  # imports of another vocabulary come last
+        self.ids = id_pattern(frozenset(prefixes))
+        self._judge = lru_cache(maxsize=1 << 16)(self._judged)
+
+    def check(self, pair: Pair) -> CheckedId:
+        """Return the finding on a pair."""
+        names = tuple(name.text for name in pair.names)
+        return replace(self._judge(pair.id.text, names, pair.has_name), pair=pair)
+
+    def check_text(self, text: str) -> list[CheckedId]:
+        """Check the ids in a text, such as an answer of a language model."""
+        lines = ((Place("", n), line) for n, line in enumerate(text.split("\n"), start=1))
+        return list(map(self.check, text_pairs(lines, self.ids)))
+
+    def _judged(self, raw: str, candidates: Sequence[str], has_name: bool) -> CheckedId:
+        prefix, local = split_id(raw) or ("", "")
+        vocabularies = self._vocabularies.get(prefix_key(prefix), [])
+        spelled = [(v.kb, v.prefix + form) for v in vocabularies for form in (local, local.upper())]
+        known = ((id, [(kb, row)]) for kb, id in spelled if (row := kb.find(id)) >= 0)
+        id, own = next(known, (spelled[0][1] if spelled else raw, _Own()))
+        withdrawn = [(v.kb, v.kb.withdrawn[id]) for v in vocabularies if id in v.kb.withdrawn]
+        # A knowledge base that is mostly this vocabulary knows best which of its ids exist.
+        whole = (kb.ids[len(kb) // 2].startswith(p) for kb, p, known, _ in vocabularies if known)
+        is_xref = bool(prefix) and not own and not withdrawn and not any(whole)
+        if is_xref and (others := self._xrefs.get((prefix_key(prefix), local))):
+            id, own = raw, others
+        form = _form_of(id)
+        kbs: _Kbs = list(dict.fromkeys(kb for kb, _ in own)) or [v.kb for v in vocabularies]
+        pair = Pair(Cell(raw))  # `check` knows its place
+        if prefix and not kbs:
+            return CheckedId(pair, IdVerdict.NOT_CHECKED, id, candidates[0] if has_name else "")
+        kbs = kbs or self.kbs
+        names = [normalize_names(kb.names.take(kb.names_of(row))) for kb, row in own]
+        own_names = dict.fromkeys(chain.from_iterable(names))
+        name, likeness = _choose_name(candidates, has_name, own_names, kbs)
+        verdict, found, proposals = IdVerdict.OTHER, None, tuple[Meaning, ...]()
+        if own:
+            kb, row = own[0]
+            found = Meaning(kb.ids[row], kb.preferred_name(row), round(likeness, 4))
+            normalized = normalize_name(name)
+            if not is_xref and found.id != id:
+                verdict = IdVerdict.RETIRED
+            elif not name or normalized in [first for first, *_ in names]:
+                verdict = IdVerdict.AGREES
+            elif likeness:
+                verdict = IdVerdict.SYNONYM if normalized in own_names else IdVerdict.CLOSE
+        elif withdrawn:
+            verdict, (kb, listed) = IdVerdict.RETIRED, withdrawn[0]
+            consider = [(other, kb.find(other)) for other in listed]
+            proposals = tuple(Meaning(i, kb.preferred_name(r), 0.0) for i, r in consider if r >= 0)
+        elif all(v.forms.isdisjoint((form, form.rstrip("0") + "#")) for v in vocabularies):
+            verdict = IdVerdict.MALFORMED
+        else:
+            first, is_complete = vocabularies[0].kb, vocabularies[0].is_complete
+            meant = first.concepts_of_names(first.lookup_names([normalize_name(name)]))[1]
+            is_unknown = is_complete or (bool(bundled_name(first)) and len(meant) == 1)
+            verdict = IdVerdict.UNKNOWN if is_unknown else IdVerdict.NOT_CHECKED
+        if name and not likeness and not proposals and verdict is not IdVerdict.NOT_CHECKED:
+            proposals = _meanings_of(name, kbs)
+        is_certain = bool(found) and verdict is IdVerdict.RETIRED and (likeness > _LOW or not name)
+        return CheckedId(pair, verdict, id, name, found, proposals, is_certain)
+
+    @cached_property
+    def _xrefs(self) -> dict[tuple[str, str], _Own]:
+        """Concepts by their cross-references to ids of other vocabularies."""
+        xrefs: dict[tuple[str, str], _Own] = defaultdict(list)
+        for kb in self.kbs:
+            for row, values in enumerate(kb.xrefs_of_all(np.arange(len(kb)))):
+                for prefix, local in filter(None, map(split_id, values)):
+                    xrefs[prefix_key(prefix), local].append((kb, row))
+        return dict(xrefs)
+
+
+def _choose_name(
+    candidates: Sequence[str], has_name: bool, own: Collection[str], kbs: _Kbs
+) -> tuple[str, float]:
+    """Choose the name among the words around an id: the longest that is a name of any concept.
+
+    own (Collection[str]): Normalised names of the concepts with the id.
+    RETURNS (tuple): The name, "" if the id stands alone, and its likeness to a name of the
+        concept with the id, 0 if it is another name.
+    """
+    others: list[str] = []
+    for name in candidates:
+        normalized = normalize_name(name).removeprefix("obsolete ")
+        if not normalized or any(name in longer for longer in others):
+            continue
+        ends = normalized.partition(" ")[0], normalized.rpartition(" ")[2]
+        is_cut = len(candidates) > 1 and not LINKING_WORDS.isdisjoint(ends)  # of the sentence
+        if normalized in own and not is_cut:
+            return name, 1.0
+        if _is_name(normalized, kbs):
+            others += [name] * (has_name or len(normalized) >= _MIN_LETTERS)
+        elif not is_cut and (likeness := _likeness(normalized, own, kbs)):
+            return name, likeness
+    return next(iter(others), candidates[0] if has_name else ""), 0.0
+
+
+def _is_name(normalized: str, kbs: _Kbs) -> bool:
+    return any(kb.lookup_names([normalized])[0] >= 0 for kb in kbs)
+
+
+def _likeness(name: str, own: Iterable[str], kbs: _Kbs) -> float:
+    """Return the likeness of a normalised name that no concept has, 0 if it is another name.
+
+    Names may differ in typing errors, in the order of words, and in endings such as plurals. A
+    respelling that is the name of another concept, or a word of names, is not an error. "Mouse" may
+    be short for "house mouse", or "mice", if this is clear.
+    """
+    likeness, errors = max((_compare(name, other) for other in own), default=(0.0, ()))
+    if errors and any(_is_name(other, kbs) for other in respellings(name)):
+        return 0.0
+    if any(_is_known_word(error, kb) for error in errors for kb in kbs):
+        return 0.0
+    end = f" {name}"
+    if likeness >= _LOW or not (likeness or any(other.endswith(end) for other in own)):
+        return likeness
+    meanings = _meanings_of(name, kbs)
+    best, *others = [normalize_name(meaning.name) for meaning in meanings] or [""]
+    is_clear = best in own and not any(other.endswith(end) for other in others)
+    return min(meanings[0].score, _LOW) if is_clear else 0.0
+
+
+def _compare(name: str, other: str) -> tuple[float, tuple[str, ...]]:
+    """Compare two normalised names.
+
+    RETURNS (tuple): Their likeness, 0 if they differ in more than typing errors, order and endings
+        of words; and the words of `name` with typing errors.
+    """
+    words, others = (
+        [word for word in string.split() if word not in LINKING_WORDS] for string in (name, other)
+    )
+    extra, missing = _without(words, others), _without(others, words)
+    if "".join(extra) == "".join(missing):  # perhaps a space too many or too few
+        extra = missing = []
+    is_close = len(extra) == len(missing) <= _MAX_ERRORS and all(map(_is_misspelt, extra, missing))
+    strings = " ".join(sorted(words)), " ".join(sorted(others))
+    matcher = SequenceMatcher(None, *strings, autojunk=False)
+    return (matcher.ratio(), tuple(extra)) if is_close else (0.0, ())
+
+
+def _without(words: Iterable[str], others: Iterable[str]) -> list[str]:
+    """Return the words whose stems are not among the stems of others."""
+    left, kept = Counter(map(stem_of, others)), []
+    for word in words:
+        left[stem := stem_of(word)] -= 1
+        kept += [word] * (left[stem] < 0)
+    return kept
+
+
+def _is_misspelt(word: str, other: str) -> bool:
+    if len(word) + len(other) < 2 * _MIN_LETTERS - 1 or not (word + other).isalpha():
+        return False
+    return is_one_error_apart(word, other) or is_one_error_apart(
+        singular_of(word), singular_of(other)
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def _is_known_word(word: str, kb: KnowledgeBase) -> bool:
+    """Return whether names of a knowledge base contain a word, so that it is not misspelt."""
+    [rows], _ = kb.ngrams.search([word], _N_SIMILAR)
+    names = normalize_names(kb.names.take(rows[rows >= 0]))
+    return any(word in name.split() for name in names)
+
+
+def _meanings_of(name: str, kbs: _Kbs) -> tuple[Meaning, ...]:
+    """Return the concepts with a name, or else with similar names, best first."""
+    query = normalize_name(name[:_MAX_SEARCHED])
+    if not query:
+        return ()
+    named = [(kb, kb.lookup_names([query]), np.ones(1)) for kb in kbs]
+    if all(rows[0] < 0 for _, rows, _ in named):
+        found = [(kb, kb.ngrams.search([query], _N_SEARCHED)) for kb in kbs]
+        named = [(kb, rows, scores) for kb, ([rows], [scores]) in found]
+    best: dict[str, tuple[float, KnowledgeBase, int]] = {}
+    for kb, rows, scores in named:
+        starts, concepts, is_preferred = kb.concepts_of_names(rows[rows >= 0])
+        scores = np.repeat(scores[rows >= 0], np.diff(starts))
+        for i in np.lexsort((~is_preferred, -scores)).tolist():
+            best.setdefault(kb.ids[row := int(concepts[i])], (round(float(scores[i]), 4), kb, row))
+    kept = sorted(best.items(), key=lambda item: -item[1][0])[:_N_PROPOSALS]
+    return tuple(Meaning(id, kb.preferred_name(row), score) for id, (score, kb, row) in kept)

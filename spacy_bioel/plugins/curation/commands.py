@@ -1,0 +1,381 @@
+"""The commands `bioel check`, `migrate`, `relink`, `kb diff` and `kb export`."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from functools import cache
+from itertools import chain, islice, tee
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Exit, Option
+
+from spacy_bioel.cli import console
+from spacy_bioel.cli.kb_build import parse_columns
+from spacy_bioel.cli.kb_show import open_kb_argument
+from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.files import suffix_of
+from spacy_bioel.io.open import WORKBOOKS
+from spacy_bioel.io.table import Column
+from spacy_bioel.text.normalize import escape_formula, table_line
+
+if TYPE_CHECKING:
+    from spacy_bioel.kb.knowledge_base import KnowledgeBase
+    from spacy_bioel.plugins.curation.pairs import Cell, CheckedId
+
+_MAX_IN_TABLE = 500
+_SUFFIXES = (".jsonl", ".csv", ".tsv", ".html")
+_NOT_TEXT = ("[B102]", "[B477]", "[B600]")  # an empty file, several files in one, or an image
+ReportOut = Annotated[
+    list[Path] | None,
+    Option(
+        "--output",
+        "-o",
+        metavar="OUT",
+        help="File of the report: .jsonl, .csv, .tsv or .html; repeatable. Default: a table.",
+    ),
+]
+Columns = Annotated[str, Option(help="Columns of tables, by name or number: id=HPO,name=Finding.")]
+
+
+def check_ids_command(
+    files: Annotated[
+        list[Path],
+        Argument(metavar="FILES", help="Files and folders; - for stdin."),
+    ],
+    kb: Annotated[
+        list[str] | None,
+        Option(
+            help="Knowledge base: a folder, or a name from `bioel kb list`; starter: all bundled "
+            "ones. Repeatable; each checks the ids with its prefixes. Default: starter."
+        ),
+    ] = None,
+    output: ReportOut = None,
+    all: Annotated[bool, Option("--all", help="Also list pairs that are right.")] = False,
+    columns: Columns = "",
+    prefix: console.Prefix = "",
+    baseline: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE.jsonl",
+            help="Findings of an earlier run, written by -o, which are not listed again.",
+        ),
+    ] = None,
+    fix: Annotated[
+        Path | None,
+        Option(
+            metavar="OUT",
+            help="Write a copy of the file in which retired ids are replaced, and show the changes "
+            "as a diff. An id without a clear replacement, or whose name does not fit it, stays.",
+            callback=console.refuse_folder,
+        ),
+    ] = None,
+    labels: Annotated[
+        bool, Option("--labels", help="With --fix, also replace synonyms by preferred names.")
+    ] = False,
+) -> None:
+    """Check that ids in files exist, and mean what the names next to them say.
+
+    The files are text, Markdown, CSV, TSV, XLSX, JSON, JSON lines, YAML and OBO. The verdicts are
+    agrees, synonym, close (a typing error, another order of words, a plural), other concept (with
+    proposals), retired, unknown id, malformed, and not checked (no knowledge base has the prefix).
+    The exit status is 0 if nothing is wrong, 1 if something is, and 2 if a file cannot be read;
+    with --fix, 0 if nothing is wrong except what was corrected.
+
+    Example: `bioel check answer.md --kb kb/hp --kb kb/mondo`
+    """
+    from spacy_bioel.plugins.curation import report, sources
+    from spacy_bioel.plugins.curation.check import Checker
+    from spacy_bioel.plugins.curation.ids import prefix_key, split_id
+
+    console.check_distinct([*files, baseline], [*(output or ()), fix])
+    paths = list(sources.files_in(files))
+    suffixes = {"" if path == Path("-") else path.suffix or "." for path in paths}
+    is_fixable = len(paths) == 1 and suffixes.isdisjoint({"", ".gz", ".zst", ".zip", *WORKBOOKS})
+    if fix is not None and not is_fixable:
+        raise BioelError(Errors.B604.format(out=fix, found=", ".join(map(str, paths[:3]))))
+    accepted = frozenset(report.read_baseline(baseline) if baseline else ())
+    at_columns = _id_columns(columns)
+    against = kb or ["starter"]
+    checker = Checker(against)
+    counts: Counter[str] = Counter()
+    unchecked: Counter[str] = Counter()
+    corrections: list[tuple[Cell, str]] = []
+    spelled: dict[str, str] = {}  # prefixes
+    skipped: list[Path] = []
+    without_ids: list[Path] = []
+    n_left = n_failed = 0
+
+    def findings() -> Iterator[CheckedId]:
+        """Yield the findings to list, and count all."""
+        nonlocal n_left, n_failed
+        for path in paths:
+            n_before = counts.total()
+            try:
+                pairs = sources.read_pairs(path, checker.ids, columns=at_columns, prefix=prefix)
+                for finding in map(checker.check, pairs):
+                    if (finding.id, finding.name, finding.verdict.value) in accepted:
+                        counts["accepted"] += 1
+                        continue
+                    counts[finding.verdict.value] += 1
+                    if finding.verdict.value == "not checked":
+                        name = (split_id(finding.id) or ("",))[0]
+                        unchecked[spelled.setdefault(prefix_key(name), name)] += 1
+                    made = list(report.corrections_of(finding, labels=labels)) if fix else []
+                    corrections.extend(made)
+                    n_left += finding.is_wrong and not (made and finding.is_certain)
+                    if all or finding.is_wrong or finding.verdict.value == "close":
+                        yield finding
+                is_text = sources.format_of_file(path) in ("text", "obo")
+                if counts.total() == n_before and not is_text:
+                    without_ids.append(path)
+            except BioelError as error:
+                if path not in files and str(error).startswith(_NOT_TEXT):
+                    skipped.append(path)
+                    continue
+                if len(paths) == 1:
+                    raise
+                console.show_error(str(error))
+                n_failed += 1
+
+    rows = ((report.finding_record(found), report.finding_cells(found)) for found in findings())
+    title = f"Ids checked with {', '.join(against)}"
+    _write_report(output, title, checker.kbs, report.FINDING_COLUMNS, rows, counts)
+    if fix is not None and not n_failed:
+        style = sources.format_of_file(paths[0])
+        with console.writing(fix) as file:
+            console.show_line(f"--- {paths[0]}\n+++ {fix}")
+            for number, old, new in report.corrected_lines(paths[0], corrections, style):
+                file.write(new)
+                if old != new:
+                    diff = f"@@ -{number} +{number} @@", f"-{old}", f"+{new}"
+                    console.show_line("\n".join(line.rstrip("\r\n") for line in diff))
+    for name, n in unchecked.items():
+        console.show_note(Warnings.W400.format(n=n, prefix=name))
+    if skipped:
+        console.show_note(Warnings.W411.format(n=len(skipped), first=skipped[0]))
+    if without_ids:
+        console.show_note(Warnings.W416.format(n=len(without_ids), first=without_ids[0]))
+    _show_counts(counts, "id")
+    if n_failed or n_left:
+        raise Exit(2 if n_failed else 1)
+
+
+def _id_columns(text: str) -> dict[str, Column]:
+    """Parse --columns. RAISES BioelError: [B127] for other keys than "id" and perhaps "name"."""
+    columns = parse_columns(text)
+    if columns and columns.keys() | {"name"} != {"id", "name"}:
+        raise BioelError(Errors.B127.format(path="--columns", found=[*columns], known=["name"]))
+    return columns
+
+
+def _show_counts(counts: Counter[str], noun: str) -> None:
+    shown = ", ".join(f"{n:,} {kind}" for kind, n in counts.items())
+    console.show_note(f"{console.count_of(counts.total(), noun)}: {shown or 'none found'}.")
+
+
+def _write_report(
+    outs: Collection[Path] | None,
+    title: str,
+    kbs: Iterable[KnowledgeBase],
+    columns: Sequence[str],
+    rows: Iterator[tuple[dict[str, Any], Sequence[str]]],
+    counts: Counter[str],
+) -> None:
+    """Write a report to files, or show its first rows as a table.
+
+    rows (Iterator): Pairs of a JSON value and table cells. Lines of cells may begin with ids.
+    counts (Counter): Verdicts or kinds of all rows, which are complete when the rows end.
+    """
+    if not outs:
+        if shown := [cells for _, cells in islice(rows, _MAX_IN_TABLE)]:
+            console.show_table(columns, shown)
+            if n_more := sum(1 for _ in rows):
+                console.show_note(f"and {n_more:,} more, listed only in a file.")
+        return
+    suffixes = [suffix_of(str(out), _SUFFIXES) for out in outs]
+    for out, suffix, copy in zip(outs, suffixes, tee(rows, len(outs)), strict=True):
+        with console.writing(out) as file:
+            if suffix == ".html":
+                from spacy_bioel.export.pages import PAGES
+
+                listed = (cells for _, cells in copy)
+                about = {"title": title, "columns": columns, "rows": listed, "counts": counts}
+                releases = [release for kb in kbs for release in kb.releases]
+                file.writelines(PAGES.get_template("table.html").generate(about, releases=releases))
+            elif separator := {".csv": ",", ".tsv": "\t"}.get(suffix):
+                lines = chain([columns], (map(escape_formula, cells) for _, cells in copy))
+                file.writelines(table_line(cells, separator) for cells in lines)
+            else:
+                file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row, _ in copy)
+
+
+OldKb = Annotated[str, Argument(metavar="OLD", help="Knowledge base of the old release.")]
+NewKb = Annotated[str, Argument(metavar="NEW", help="Knowledge base of the new release.")]
+
+
+def diff_command(
+    old: OldKb,
+    new: NewKb,
+    output: ReportOut = None,
+    annotations: Annotated[
+        list[Path] | None,
+        Option(metavar="FILE", help="List only ids in these files or folders, as for `migrate`."),
+    ] = None,
+    prefix: console.Prefix = "",
+) -> None:
+    """Compare two releases of a knowledge base.
+
+    The changes are: added; replaced, by a new id; merged, into a concept that existed; split, if
+    the names are now those of several concepts; consider, if a person has to choose; gone; renamed;
+    parents changed; name added or name gone, for a synonym; name moved, to another concept; name
+    ambiguous, since it has a second concept.
+
+    Example: `bioel kb diff kb/hp-2024 kb/hp-2026 -o changes.html`
+    """
+    from spacy_bioel.plugins.curation.releases import compare_releases, migrated_lines
+    from spacy_bioel.plugins.curation.sources import files_in
+
+    console.check_distinct([*(annotations or ())], output or ())
+    before, after = open_kb_argument(old), open_kb_argument(new)
+    lines = (migrated_lines(p, before, before, prefix=prefix) for p in files_in(annotations or ()))
+    moves = chain.from_iterable(moves for _, moves in chain.from_iterable(lines))
+    used = {id for move in moves for id in (move.id, *move.to)}
+    counts: Counter[str] = Counter()
+
+    @cache
+    def with_name(id: str) -> str:
+        return f"{id} {after.preferred_name(after.find(id)) if id in after else ''}"
+
+    def rows() -> Iterator[tuple[dict[str, object], tuple[str, ...]]]:
+        for change in compare_releases(before, after):
+            if annotations is None or change.id in used:
+                counts[change.kind] += 1
+                now = "\n".join(map(with_name, change.to)) or change.new_name
+                yield change._asdict(), (change.kind, change.id, change.name, now)
+
+    title, columns = f"Changes from {old} to {new}", ("change", "id", "name", "now")
+    _write_report(output, title, (before, after), columns, rows(), counts)
+    _show_counts(counts, "change")
+
+
+def migrate_command(
+    links: Annotated[
+        Path, Argument(metavar="LINKS", help="JSON lines, CSV, PubTator, BioC, BRAT.")
+    ],
+    old: OldKb,
+    new: NewKb,
+    out: Annotated[Path, Option("--out", "-o", metavar="OUT", help="The migrated copy.")],
+    rest: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="File of the ids that need a person: .jsonl, .csv, .tsv or .html. Default: a "
+            "table.",
+        ),
+    ] = None,
+    all: Annotated[bool, Option("--all", help="Also list ids that moved, or OLD lacks.")] = False,
+    columns: Columns = "",
+    prefix: console.Prefix = "",
+) -> None:
+    """Replace the ids of annotations that have a replacement in a new release.
+
+    LINKS is a file or a folder, such as the output of `bioel link`. Only the ids of links change,
+    never a text. An id without a replacement, or with several to consider, stays as it is, and is
+    listed. So does an id that OLD does not have, which is only counted if its prefix is another.
+
+    Example: `bioel migrate links.jsonl kb/hp-2024 kb/hp-2026 -o links-2026.jsonl`
+    """
+    from spacy_bioel.export.formats import new_folder
+    from spacy_bioel.plugins.curation.releases import migrated_lines
+    from spacy_bioel.plugins.curation.sources import files_in
+
+    console.check_distinct([links], [out, rest])
+    kbs = open_kb_argument(old), open_kb_argument(new)
+    options: Any = {"columns": _id_columns(columns), "prefix": prefix}
+    counts: Counter[str] = Counter()
+    others: dict[str, None] = {}  # ids that OLD does not have
+    unknown, hidden = ("in neither release", "not in OLD"), ("unchanged", "moved", "not in OLD")
+
+    def rows() -> Iterator[tuple[dict[str, object], tuple[str, ...]]]:
+        with new_folder(out) if links.is_dir() else nullcontext(out) as target:
+            for path in files_in([links]):
+                # BRAT has an empty file for a text without mentions.
+                is_empty = path.exists() and not path.stat().st_size
+                with console.writing(target / path.relative_to(links)) as file:
+                    for line, moves in () if is_empty else migrated_lines(path, *kbs, **options):
+                        file.write(line)
+                        for move in moves:
+                            status, id, name, to, place = move
+                            counts[status] += 1
+                            others.update({id: None} if status in unknown else {})
+                            if all and status != "unchanged" or status not in hidden:
+                                cells = status, id, name, "\n".join(to), str(place)
+                                yield move._asdict() | {"place": str(place)}, cells
+
+    columns_of_rest = ("status", "id", "name", "now", "place")
+    _write_report([rest] if rest else (), "Migrated ids", kbs, columns_of_rest, rows(), counts)
+    _show_counts(counts, "id")
+    if others or not counts:
+        about = {"links": links, "old": kbs[0].where, "first": ", ".join(islice(others, 3))}
+        n = sum(counts[status] for status in unknown)
+        console.show_note(Warnings.W410.format(n=n, known=counts.total() - n, **about))
+
+
+def relink_command(
+    links: Annotated[Path, Argument(metavar="LINKS", help="JSON lines of `bioel link OLD TEXTS`.")],
+    texts: Annotated[str, Argument(metavar="TEXTS", help="INPUT of `bioel link`.")],
+    old: OldKb,
+    new: NewKb,
+    out: Annotated[Path, Option("--out", "-o", metavar="OUT", help="JSON lines.")],
+    format: console.Format = None,
+) -> None:
+    """Update links to a new release by linking only the texts that it can change.
+
+    The result is that of `bioel link NEW TEXTS`. New texts are linked, too.
+
+    Example: `bioel relink links.jsonl notes.txt kb/hp-2024 kb/hp-2026 -o links-2026.jsonl`
+    """
+    from spacy_bioel.cli import inputs
+    from spacy_bioel.io.jsonl import read_documents_jsonl
+    from spacy_bioel.plugins.curation.relink import relinked
+
+    console.check_distinct([links, texts], [out])
+    suffix_of(str(out), (".jsonl", ".ndjson"))
+    documents = inputs.stream_documents(texts, format)
+    earlier = read_documents_jsonl(links, "links", "error")
+    pipelines = inputs.load_model(old), inputs.load_model(new)
+    counts: Counter[str] = Counter()
+    with console.writing(out) as file:
+        for row, is_new in relinked(earlier, documents, *pipelines, where=str(links)):
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            counts.update(all=1, linked=is_new, failed=row["error"] is not None)
+    linked = f"{counts['linked']:,} of {console.count_of(counts['all'], 'document')}"
+    console.show_note(f"{linked} linked again, {counts['failed']:,} failed.")
+    if counts["failed"]:
+        raise Exit(1)
+
+
+def export_command(
+    kb: console.Kb,
+    output: Annotated[Path, Option("--output", "-o", metavar="OUT.sssom.tsv", help="Output file.")],
+) -> None:
+    """Write the cross-references of all concepts as mappings in SSSOM.
+
+    The predicate is oboInOwl:hasDbXref, because a knowledge base does not store whether a
+    cross-reference is exact.
+
+    Example: `bioel kb export my_kb -o my_kb.sssom.tsv`
+    """
+    from spacy_bioel.plugins.curation.mappings import sssom_lines
+
+    suffix_of(str(output), (".sssom.tsv",))
+    left_out = Counter[str]()
+    with console.writing(output) as file:
+        file.writelines(sssom_lines(open_kb_argument(kb), left_out))
+    if left_out:
+        first = ", ".join(sorted(left_out)[:10])
+        console.show_note(Warnings.W414.format(n=left_out.total(), first=first))

@@ -1,0 +1,119 @@
+"""Findings as JSON values and as cells; accept those of a baseline; correct a file."""
+
+from __future__ import annotations
+
+import json
+import re
+from codecs import BOM_UTF8
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.io.jsonl import parse_json
+from spacy_bioel.io.open import numbered_lines
+from spacy_bioel.plugins.curation.errors import CurationErrors
+from spacy_bioel.plugins.curation.ids import prefix_key, split_id
+from spacy_bioel.plugins.curation.pairs import Cell, CheckedId, IdVerdict
+
+FINDING_COLUMNS = ("name", "id", "verdict", "concept with the id", "proposals", "place")
+_NEEDS_QUOTES = re.compile(r'[",;\n]')
+_PLAIN_YAML = re.compile(r"[A-Za-z][\w/+.() -]{0,200}(?<! )")
+
+
+def finding_record(finding: CheckedId) -> dict[str, Any]:
+    """Return a finding as JSON values."""
+    cell, found = finding.pair.id, finding.found
+    return {
+        "file": str(cell.place.path),
+        "line": finding.line,
+        "column": cell.at + 1 if cell.at >= 0 else None,
+        "cell": cell.name or None,
+        "name": finding.name,
+        "id": finding.id,
+        "verdict": finding.verdict.value,
+        "score": found.score if found and finding.name else None,
+        "found": found and {"id": found.id, "name": found.name},
+        "proposals": [meaning._asdict() for meaning in finding.proposals],
+        "certain": finding.is_certain,
+    }
+
+
+def finding_cells(finding: CheckedId) -> tuple[str, ...]:
+    """Return a finding as the cells of a table, in the order of `FINDING_COLUMNS`."""
+    found, verdict = finding.found, finding.verdict.value
+    concept = f"{found.id} {found.name}" if found else ""
+    if finding.verdict is IdVerdict.CLOSE and found:
+        verdict += f" {found.score:.2f}"
+    elif finding.verdict is IdVerdict.RETIRED:
+        concept = f"replaced by {concept}" if found else "no replacement: ask a person"
+    proposals = "\n".join(
+        f"{p.id} {p.name}" + f" (score {p.score:.2f})" * bool(p.score) for p in finding.proposals
+    )
+    name = re.sub(r"\*\*|`", "", finding.name)
+    return f"{name:.200}", finding.id, verdict, concept, proposals, str(finding.pair.id)
+
+
+def read_baseline(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield ids, names and verdicts that are accepted. RAISES BioelError: [B605] not findings."""
+    for place, line in numbered_lines(path):
+        try:
+            record = parse_json(line)
+            yield record["id"], record["name"], record["verdict"]
+        except (ValueError, KeyError, TypeError):
+            raise BioelError(CurationErrors.B605.format(path=path, line=place.line)) from None
+
+
+def corrections_of(finding: CheckedId, *, labels: bool) -> Iterator[tuple[Cell, str]]:
+    """Yield the changes that are certain: of a replaced id and, with `labels`, of its name."""
+    id, found = finding.pair.id, finding.found
+    if found is None:
+        return
+    if finding.is_certain and id.at >= 0:
+        old, new = split_id(id.text), split_id(found.id)
+        if old and new and prefix_key(old[0]) == prefix_key(new[0]):
+            yield id, id.text.removesuffix(old[1]) + new[1]
+        elif "/" not in id.text:  # not an address
+            yield id, found.id
+    is_synonym = finding.is_certain and found.score == 1 or finding.verdict is IdVerdict.SYNONYM
+    if labels and is_synonym and not re.search(r"[|\n]", found.name):
+        names = (name for name in finding.pair.names if name.text == finding.name and name.at >= 0)
+        yield from ((name, found.name) for name in islice(names, 1))
+
+
+def _escaped(new: str, style: str, before: str, old: str) -> str:
+    """Return a string as it has to be written in a file of this style, after a character."""
+    doubled = new.replace(before, 2 * before) if before in ("'", '"') else new
+    match style, before:
+        case ("json", _) | ("yaml", '"'):
+            return json.dumps(new, ensure_ascii=False)[1:-1]
+        case ("yaml", "'") | ("csv", '"'):
+            return doubled
+        case "yaml", _ if not (_PLAIN_YAML.fullmatch(new) or ":" in old):
+            return json.dumps(new, ensure_ascii=False)
+        case "csv", _ if _NEEDS_QUOTES.search(new):
+            return '"{}"'.format(new.replace('"', '""'))
+    return new
+
+
+def corrected_lines(
+    path: Path, corrections: Iterable[tuple[Cell, str]], style: str
+) -> Iterator[tuple[int, str, str]]:
+    """Yield each line of a file of this format: its number, as it is, and as corrected."""
+    at_line: dict[int, set[tuple[int, str, str]]] = defaultdict(set)
+    for cell, changed in corrections:
+        at_line[cell.place.line].add((cell.at, cell.text, changed))
+    with path.open("rb") as file:
+        if file.read(len(BOM_UTF8)) == BOM_UTF8:
+            yield 0, "\ufeff", "\ufeff"
+    for place, line in numbered_lines(path, ends=True):
+        new = line
+        for at, old, changed in sorted(at_line.pop(place.line, ()), reverse=True):
+            if at >= len(line):  # in a row of a table with several lines
+                at_line[place.line + 1].add((at - len(line), old, changed))
+            elif line.startswith(old, at):
+                before = line[:at].rstrip(" ")[-1:]
+                new = new[:at] + _escaped(changed, style, before, old) + new[at + len(old) :]
+        yield place.line, line, new

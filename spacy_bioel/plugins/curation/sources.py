@@ -1,0 +1,123 @@
+"""Read the pairs in a file, in the format of its suffix."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from io import TextIOWrapper
+from itertools import chain, groupby
+from pathlib import Path
+from types import MappingProxyType
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.io.ontology import obo_stanzas
+from spacy_bioel.io.open import WORKBOOKS, Place, open_text, read_workbook
+from spacy_bioel.io.table import UNQUOTED, Column, separator_of, split_rows, table_suffix
+from spacy_bioel.plugins.curation.errors import CurationErrors
+from spacy_bioel.plugins.curation.ids import split_id
+from spacy_bioel.plugins.curation.lines import line_pairs
+from spacy_bioel.plugins.curation.pairs import Cell, Pair, named_pair
+from spacy_bioel.plugins.curation.tables import Lines, table_pairs, text_pairs
+from spacy_bioel.plugins.curation.trees import json_events, tree_pairs, yaml_events
+
+_FORMAT_OF_SUFFIX = {
+    **dict.fromkeys(WORKBOOKS, "workbook"),
+    **dict.fromkeys((".csv", ".tsv", ".tab"), "csv"),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
+    **dict.fromkeys((".yaml", ".yml"), "yaml"),
+    ".obo": "obo",
+}
+# Lines of OBO with the ids of other terms. Alternate ids are retired by definition.
+_OBO_TAGS = frozenset(
+    "is_a relationship intersection_of union_of disjoint_from equivalent_to xref".split()
+)
+_PIECE_LENGTH = 1 << 20  # characters of a line that are read at a time
+
+
+def files_in(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield files, and the files in folders, sorted by name; hidden ones are left out."""
+    for path in paths:
+        if path.is_dir():
+            inside = (file.relative_to(path) for file in path.rglob("*") if file.is_file())
+            visible = (file for file in inside if not any(p[0] == "." for p in file.parts))
+            yield from (path / file for file in sorted(visible))
+        else:
+            yield path
+
+
+def format_of_file(path: Path) -> str:
+    """Return the format of a file: "text", "workbook", "csv", "tsv", "json", "yaml" or "obo".
+
+    In "tsv", quotes belong to the names.
+    """
+    format = _FORMAT_OF_SUFFIX.get(table_suffix(path), "text")
+    return "tsv" if format == "csv" and separator_of(path) in UNQUOTED else format
+
+
+def read_pairs(
+    path: Path,
+    ids: re.Pattern[str],
+    *,
+    columns: Mapping[str, Column] = MappingProxyType({}),
+    prefix: str = "",
+) -> Iterator[Pair]:
+    """Stream the pairs in a file; "-" is stdin, read as text. columns, prefix: See `table_pairs`.
+
+    RAISES BioelError: [B600] if the file is not text; the errors of the readers.
+    """
+    match format_of_file(path):
+        case "workbook":
+            rows = ((place, row, "") for place, row in read_workbook(path, is_only=False))
+            parts = groupby(rows, key=lambda row: row[0].sheet)
+            return chain.from_iterable(table_pairs(path, p, ids, columns, prefix) for _, p in parts)
+        case "csv" | "tsv" as format:
+            records = split_rows(file_lines(path), separator_of(path), quoted=format == "csv")
+            return table_pairs(path, records, ids, columns, prefix)
+        case "obo":
+            return _obo_pairs(path, file_lines(path), ids)
+        case "json":
+            return tree_pairs(json_events(file_lines(path, _PIECE_LENGTH)), ids)
+        case "yaml":
+            return tree_pairs(yaml_events(file_lines(path, _PIECE_LENGTH)), ids)
+    return text_pairs(file_lines(path, _PIECE_LENGTH), ids)
+
+
+def file_lines(path: Path, most: int = -1) -> Iterator[tuple[Place, str]]:
+    """Stream lines, with their ends.
+
+    most (int): Longer lines are read in pieces of about this size, which end after a space.
+    """
+    is_stdin = str(path) == "-"
+    if is_stdin and isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf8", errors="replace", newline="\n")
+    with nullcontext(sys.stdin) if is_stdin else open_text(path) as file:
+        place, rest = Place("stdin" if is_stdin else path, 1), ""
+        head = b"" if is_stdin else file.buffer.peek()  # type: ignore[union-attr]
+        if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):  # UTF-16
+            raise BioelError(CurationErrors.B600.format(where=place))
+        while (line := file.readline(most)) or rest:
+            piece, rest = rest + line, ""
+            if len(line) == most and " " in piece and line[-1] != "\n":
+                piece, space, rest = piece.rpartition(" ")
+                piece += space
+            if "\0" in piece:
+                raise BioelError(CurationErrors.B600.format(where=place))
+            yield place, piece
+            place = place._replace(line=place.line + piece.endswith("\n"))
+
+
+def _obo_pairs(path: Path, lines: Lines, ids: re.Pattern[str]) -> Iterator[Pair]:
+    """Read the terms in an OBO file, and the ids of other terms, which a comment may name."""
+    for kind, stanza in obo_stanzas(path, lines):
+        fields = [(line.partition(":"), place) for place, line in stanza]
+        cells = [(f[0], Cell(f[2], place, len(f[0]) + 1).stripped()) for f, place in fields]
+        first = dict(reversed(cells))
+        is_obsolete = first.get("is_obsolete", Cell("")).text.startswith("true")
+        if kind == "Term" and not is_obsolete and split_id(first.get("id", Cell("")).text):
+            yield named_pair(first["id"], first.get("name"))
+        for tag, cell in cells:
+            for pair in line_pairs(cell, ids) if tag in _OBO_TAGS else ():
+                comment = re.match(r"\s*!", cell.text.partition(pair.id.text)[2])
+                yield pair if comment else Pair(pair.id)

@@ -1,0 +1,184 @@
+"""Read pairs of a name and an id from the rows of tables: CSV, TSV, Excel and Markdown.
+
+An object in JSON or YAML is read as a row, too, whose header is its keys.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from spacy_bioel.io.open import ChangedCell, Place, StrPath, curie
+from spacy_bioel.io.table import Column, column_indices, header_of
+from spacy_bioel.plugins.curation.ids import ID_LABEL, KEY_OF_PREFIX, split_id
+from spacy_bioel.plugins.curation.lines import line_pairs
+from spacy_bioel.plugins.curation.pairs import Cell, Pair, named_pair
+from spacy_bioel.text.normalize import unescape_formula
+
+Lines = Iterable[tuple[Place, str]]
+
+_ID_HEADER = re.compile(
+    r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:ids?|curies?|codes?|identifiers?|accessions?|meaning)"
+)
+_NAME_HEADER = re.compile(r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:labels?|names?|terms?|titles?)")
+# Of ids that are not those of the words next to them.
+_OTHER_ID = re.compile(r"(?:right|correct|expected|proposed|new|replace\w*|parent)(?![a-z])")
+# Headers of columns without names.
+_NO_NAMES = re.compile(r"(?i)(?:verdict|status|source|vocabulary|ur[il]|comment|remark|note)s?")
+_AND = re.compile(r"\s(?:and|with)\s")
+_LISTED = re.compile(r"[^|;,\s](?:[^|;,]*[^|;,\s])?")
+_TABLE_RULE = re.compile(r"\|?(?:\s{0,9}:?-{1,200}:?\s{0,9}\|)+(?:\s{0,9}:?-{1,200}:?\s{0,9})?")
+_EMPHASIS = " *_`"
+_MAX_CELLS = 20  # between an id and its name
+_NEAREST = -2  # the closest cell with words has the name
+
+
+@lru_cache(maxsize=1 << 10)
+def name_columns(header: tuple[str, ...]) -> dict[int, tuple[int, str]]:
+    """Map each column of ids to that of their names, and their prefix: "hpo_id" to "hpo_name", hpo.
+
+    If there are no names, the number is -1, or `_NEAREST` if this is the only column of ids.
+    """
+    names: dict[str, int] = {}
+    stems: dict[int, str] = {}
+    for i, title in enumerate(header):
+        if match := _NAME_HEADER.fullmatch(title):
+            names.setdefault(match[1].lower(), i)
+        elif match := _ID_HEADER.fullmatch(title):
+            stems[i] = title.lower() if title.lower() in KEY_OF_PREFIX else match[1].lower()
+    only = -1
+    if len(stems) == 1 and len(names) < 2:
+        no_name = -1 if any(map(_OTHER_ID.match, stems.values())) else _NEAREST
+        only = next(iter(names.values()), no_name)
+    return {i: (names.get(s, only), s if s in KEY_OF_PREFIX else "") for i, s in stems.items()}
+
+
+def row_pairs(
+    cells: Sequence[Cell],
+    columns: Mapping[int, tuple[int, str]],
+    ids: re.Pattern[str],
+    *,
+    header: Sequence[str] | None = None,
+) -> Iterator[Pair]:
+    """Read the pairs in a row.
+
+    columns (Mapping): Columns of ids, as from `name_columns`.
+    header (Sequence | None): Of a table, in which a name may be in any column.
+    """
+    is_nearest = header is not None  # for ids in other columns
+    for i in sorted(range(len(cells)), key=lambda i: i not in columns):
+        cell, (column, prefix) = cells[i], columns.get(i, (-1, ""))
+        if isinstance(cell.text, ChangedCell):  # no id of a vocabulary looks like its message
+            yield from [Pair(cell)] * (i in columns)
+            continue
+        parts = _split(cell)
+        if prefix:
+            whole = [(p, curie(p.text, "" if ids.fullmatch(p.text) else prefix)) for p in parts]
+            parts = [p if id == p.text else p._replace(text=id, at=-1) for p, id in whole]
+        # The id in a column of ids has a known prefix, but perhaps not the form of its vocabulary.
+        start = f"{(split_id(cell.text) or ('',))[0]}:00000" if i in columns else ""
+        if ids.fullmatch(start) or (parts and all(ids.fullmatch(part.text) for part in parts)):
+            is_nearest &= i not in columns
+            name = cells[column] if -1 < column < len(cells) else None
+            if header is not None and (is_nearest or column == _NEAREST):
+                name = _nearest_name(cells, i, ids, header)
+            names = _split(name) if name and parts[1:] else []
+            if len(names) == len(parts):
+                yield from map(named_pair, parts, names)
+                continue
+            shared = named_pair(cell, name)
+            if names and shared.names:  # the name, or a part of it, must fit each
+                within = (Cell(text, at=-1) for n in names for text in _AND.split(n.text))
+                shared = Pair(cell, (*shared.names, *within), True)
+            yield from (shared._replace(id=part) for part in parts)
+        elif parts and ids.search(cell.text):
+            yield from line_pairs(cell, ids)
+
+
+def _split(cell: Cell) -> list[Cell]:
+    """Split a cell with several values."""
+    return [cell.part(match[0], match.start()) for match in _LISTED.finditer(cell.text)]
+
+
+def _nearest_name(
+    cells: Sequence[Cell], column: int, ids: re.Pattern[str], header: Sequence[str]
+) -> Cell | None:
+    """Return the closest cell with letters before an id, or else after it."""
+    after = range(column + 1, min(column + _MAX_CELLS, len(cells)))
+    for i in (*range(column - 1, max(column - _MAX_CELLS, 0) - 1, -1), *after):
+        is_id = re.fullmatch(ID_LABEL, text := cells[i].text) or ids.search(text)
+        is_named = not any(map(_NO_NAMES.fullmatch, header[i : i + 1]))
+        if any(map(str.isalpha, text)) and is_named and not is_id:
+            return cells[i]
+    return None
+
+
+def text_pairs(lines: Lines, ids: re.Pattern[str]) -> Iterator[Pair]:
+    """Read pairs from running text and Markdown, whose tables are read by row."""
+    header = before = tuple[str, ...]()  # cells of the line before
+    for place, line in lines:
+        line = line.rstrip("\r\n")
+        if "|" not in line:
+            header = before = ()
+            yield from line_pairs(Cell(line, place), ids)
+            continue
+        cells = row_cells(place, line.split("|"), line, marks=_EMPHASIS)
+        if _TABLE_RULE.fullmatch(line.strip()):
+            header = before
+        before = tuple(cell.text for cell in cells)
+        yield from row_pairs(cells, name_columns(header), ids, header=header)
+
+
+def table_pairs(
+    path: StrPath,
+    rows: Iterable[tuple[Place, list[str], str]],
+    ids: re.Pattern[str],
+    chosen: Mapping[str, Column],
+    prefix: str = "",
+) -> Iterator[Pair]:
+    """Read pairs from the rows of a table, as from `io.table.split_rows`.
+
+    chosen (Mapping): Columns of "id" and "name"; empty: by header.
+    RAISES BioelError: [B128] if a column is missing, [B262] if there is no column of a number.
+    """
+    columns: dict[int, tuple[int, str]] | None = None
+    header: list[str] = []
+    for place, row, record in rows:
+        if columns is None:
+            if len(row) == 1 and row[0].startswith("#"):
+                continue
+            header = header_of(row)
+            columns = name_columns(tuple(header))
+            if chosen:
+                indices = column_indices(path, chosen, header)
+                i = indices["id"][0]
+                columns = {i: (indices.get("name", [-1])[0], columns.get(i, (-1, ""))[1])}
+            columns = {i: (name, known or prefix) for i, (name, known) in columns.items()}
+            has_names = any(isinstance(column, str) for column in chosen.values())
+            if has_names or not (chosen or any(map(ids.search, header))):
+                continue
+        yield from row_pairs(row_cells(place, row, record), columns, ids, header=header)
+
+
+def row_cells(place: Place, row: list[str], record: str, marks: str | None = None) -> list[Cell]:
+    """Return the cells of a row without `marks` around them, with their offsets in the record."""
+    cells, at = [], 0
+    for i, text in enumerate(row):
+        quoted = '"{}"'.format(text.replace('"', '""'))
+        is_quoted = record.startswith(quoted, at)
+        start = at + is_quoted if record else -1
+        sheet = f"{place.sheet}!" if place.sheet else ""
+        column = max(i - (marks is not None and not row[0].strip()), 0)  # not of a bar before all
+        cell = Cell(text, place, start, f"{sheet}{_letters(column)}{place.line}")
+        if not isinstance(text, ChangedCell):
+            cell = cell._replace(text=unescape_formula(text)).stripped(marks)
+        cells.append(cell)
+        at += 1 + len(quoted if is_quoted else row[i])
+    return cells
+
+
+def _letters(column: int) -> str:
+    """Return the letters of a column in a spreadsheet, counted from 0: A, B, ..., Z, AA."""
+    before, last = divmod(column, 26)
+    return (_letters(before - 1) if before else "") + chr(ord("A") + last)

@@ -1,0 +1,57 @@
+"""Functions of other packages, which the service offers as routes and as tools for agents.
+
+The type of its first parameter says where such a function runs. A function of a `KnowledgeBase`
+runs in the main process, as /search does. A function of a `Language`, the pipeline, runs in a
+worker process, alone, and may take as long as a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, get_type_hints
+
+from spacy.language import Language
+
+from spacy_bioel.errors import LOGGER, BioelError, Errors
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.plugins.service.errors import ServiceErrors
+from spacy_bioel.registered import NOUNS, load_registered, registered_names
+
+
+def runs_in_worker(function: Callable[..., Any]) -> bool:
+    """Return whether a function needs the pipeline. RAISES TypeError: If it is declared wrongly."""
+    first = next(iter(get_type_hints(function).values()), None)
+    if first not in (Language, KnowledgeBase):
+        raise TypeError(f"the type of its first parameter is {first!r}")
+    return first is Language
+
+
+def offer_registered(
+    group: str, own: Collection[str], offer: Callable[[str, Callable[..., Any]], None]
+) -> dict[str, BioelError]:
+    """Offer the functions that are registered in a group.
+
+    own (Collection[str]): Names that the service uses itself.
+    offer (Callable): Called with the name of each function, and the function.
+    RETURNS (dict): Names of functions that cannot be used, each with the reason, which is logged.
+    RAISES BioelError: [B660] if a name is used twice.
+    """
+    unusable: dict[str, BioelError] = {}
+    for name in registered_names(group):
+        try:
+            function = load_registered(group, name)
+        except BioelError as error:
+            unusable[name] = error
+            continue
+        about = {"what": NOUNS[group], "name": name}
+        module = getattr(function, "__module__", "")
+        if name in own:
+            raise BioelError(Errors.B660.format(**about, first=__package__, second=module))
+        try:
+            offer(name, function)
+        except Exception as error:  # raised for types that are missing, or cannot be used
+            message = ServiceErrors.B395.format(**about, module=module, error=error)
+            unusable[name] = BioelError(message)
+    for reason in unusable.values():
+        LOGGER.error("%s", reason)
+    return unusable

@@ -1,0 +1,241 @@
+"""The HTTP service as a process: listen, handle signals, limit connections, shut down."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Thread
+from typing import TYPE_CHECKING, Any, cast
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from spacy_bioel.cli.console import show_note
+from spacy_bioel.errors import BioelError
+from spacy_bioel.plugins.service.errors import ServiceErrors
+
+if TYPE_CHECKING:
+    from spacy_bioel.plugins.service import Limits
+    from spacy_bioel.plugins.service.service import Service
+
+
+# oneDNN, and PyTorch's layer above it, cache up to a thousand plans of about 100 KB, one per row
+# count. A service's batches vary in their row counts, so its memory use would keep growing. PyTorch
+# reads these variables at its first matrix product.
+_CACHE_LIMITS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
+# Time allowed for requests in progress to finish on shutdown.
+_SHUTDOWN_SECONDS = 5
+# Longer than proxies keep idle connections (usually 60 seconds), so that no proxy sends a request
+# on a connection that is being closed.
+_IDLE_SECONDS = 75
+_MAX_CONNECTIONS = 1000
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Listen on a port; clients that connect wait until they are served.
+
+    RAISES BioelError: [B393] if the port is not available.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BioelError(ServiceErrors.B393.format(host=host, port=port, reason=reason)) from error
+
+
+def run_server(
+    listener: socket.socket,
+    model: str,
+    limits: Limits,
+    *,
+    preset: str | None = None,
+    n_workers: int,
+    hosts: Collection[str],
+) -> None:
+    """Serve a pipeline until SIGTERM or SIGINT; reload its knowledge base on SIGHUP.
+
+    listener (socket.socket): From `listen`.
+    model, preset (str): As in `loading.load_model`.
+    n_workers (int): Worker processes.
+    hosts (Collection[str]): Allowed host names; see `middleware.CheckHost`.
+    RAISES BioelError: If the pipeline cannot be loaded.
+    """
+    for name, number in _CACHE_LIMITS.items():
+        os.environ.setdefault(name, number)
+    from spacy_bioel.loading import load_model
+    from spacy_bioel.plugins.service.app import create_app
+    from spacy_bioel.plugins.service.service import Service
+
+    service = Service(
+        partial(load_model, model, preset=preset),
+        max_characters=limits.characters,
+        n_workers=n_workers,
+        deadline=limits.deadline,
+    )
+    service.notify = show_note
+    max_connections = choose_max_connections()
+    connections = Connections(max_connections, seconds=limits.seconds)
+    config = uvicorn.Config(
+        create_app(service, limits, hosts=hosts),
+        http=cast("type[asyncio.Protocol]", partial(Connection, connections)),
+        ws="none",
+        backlog=max(1, max_connections // 4),  # accepted together, before any is handled
+        lifespan="off",
+        log_level="error",  # lower levels log each invalid request
+        access_log=False,  # paths contain search terms
+        server_header=False,
+        timeout_keep_alive=_IDLE_SECONDS,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS + 2,
+    )
+    server = Server(config, service)
+    _handle_signals(server, service)
+    service.start()
+    Thread(target=_watch_loading, args=(server, service), daemon=True).start()
+    try:
+        server.run(sockets=[listener])
+    finally:
+        service.close()
+    if service.failure is not None:
+        raise service.failure
+    show_note("Ended.")
+
+
+class Server(uvicorn.Server):
+    """Server that ends requests with error B563 if they take too long when it shuts down."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        closing = Thread(target=self._service.close, daemon=True)
+        asyncio.get_running_loop().call_later(_SHUTDOWN_SECONDS, closing.start)
+        await super().shutdown(sockets)
+
+
+def _watch_loading(server: uvicorn.Server, service: Service) -> None:
+    start = time.perf_counter()
+    service.wait()
+    if service.failure is not None:
+        server.should_exit = True
+    else:
+        show_note(f"Ready after {time.perf_counter() - start:.1f} seconds.")
+
+
+def _handle_signals(server: uvicorn.Server, service: Service) -> None:
+    def end(*_: object) -> None:
+        # uvicorn's own handlers take over while it runs, and then raise the signal again.
+        server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    if hasattr(signal, "SIGHUP"):
+        reload = partial(Thread, target=_reload_kb, args=(service,), daemon=True)
+        signal.signal(signal.SIGHUP, lambda *_: reload().start())
+
+
+def _reload_kb(service: Service) -> None:
+    try:
+        show_note(f"Reloaded the knowledge base, fingerprint {service.reopen_kb()}.")
+    except BioelError as error:
+        show_note(f"The knowledge base was not reloaded: {error}")
+
+
+def choose_max_connections() -> int:
+    """Choose a number of connections that leaves enough file descriptors for knowledge bases."""
+    if sys.platform == "win32":
+        return _MAX_CONNECTIONS
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return _MAX_CONNECTIONS
+    return min(_MAX_CONNECTIONS, limit // 4)
+
+
+@dataclass
+class Connections:
+    """Connection limits, and the connections that have not sent a complete request.
+
+    max_connections (int): Simultaneous connections. If there is one more, the connection that has
+        waited longest is closed.
+    seconds (float): Time for a request's headers, from the first byte or from connecting.
+    waiting (dict): Connections without a complete request, longest-waiting first.
+    """
+
+    max_connections: int
+    seconds: float
+    waiting: dict[Connection, None] = field(default_factory=dict)
+    has_notified: bool = False
+
+    def make_room(self, n: int) -> None:
+        """Close the connection that has waited longest if n exceeds `max_connections`."""
+        if n <= self.max_connections:
+            return
+        if not self.has_notified:
+            self.has_notified = True
+            show_note(
+                f"More than {self.max_connections} connections: closing the longest-waiting ones."
+            )
+        longest = next(iter(self.waiting))
+        del self.waiting[longest]
+        longest.transport.abort()
+
+
+class Connection(H11Protocol):
+    """Connection with time limits for requests; uvicorn limits only the time between requests."""
+
+    def __init__(self, all: Connections, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._all = all
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._all.waiting[self] = None
+        self._start_timer()
+        self._all.make_room(len(self.connections))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._stop_timer()
+        self._all.waiting.pop(self, None)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        is_answering = self.cycle is not None and not self.cycle.response_complete
+        if is_answering:
+            self._stop_timer()  # the body has its own limit (see `middleware.LimitRequests`)
+            if not self.cycle.more_body:
+                self._all.waiting.pop(self, None)
+        elif self._timer is None:
+            self._start_timer()
+
+    def on_response_complete(self) -> None:
+        self._all.waiting.pop(self, None)  # moves to the end of the queue
+        if not self.transport.is_closing():
+            self._all.waiting[self] = None
+        unread = self.cycle.more_body or self.conn.trailing_data[0]
+        super().on_response_complete()
+        if unread and self.cycle.response_complete and self._timer is None:
+            self._start_timer()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close an idle connection, even if its client has not read the answer."""
+        self.transport.abort()
+
+    def _start_timer(self) -> None:
+        self._timer = self.loop.call_later(self._all.seconds, self.transport.abort)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

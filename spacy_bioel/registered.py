@@ -1,0 +1,112 @@
+"""What plugins and other packages add to this one, as entry points in groups such as
+`spacy_bioel_commands`.
+
+Nothing in the package names a plugin, but for messages: known_plugins.toml tells in which plugin
+something is that is missing.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.types import DeclaredFact
+
+# Groups of entry points, with a noun for what is registered there.
+COMMANDS, ENGINES, FACTS = "commands", "engines", "facts"
+FORMATS, FUNCTIONS = "formats", "functions"
+LINK_OPTIONS, MAPPINGS, PRESETS = "link_options", "mappings", "presets"
+ROUTES, TOOLS = "routes", "tools"  # of the service
+SPACY = "spacy"  # in known_plugins.toml: what is registered for spaCy's configs
+NOUNS = {
+    COMMANDS: "command",
+    ENGINES: "engine",
+    FACTS: "fact",
+    FORMATS: "output format",
+    FUNCTIONS: "function",
+    LINK_OPTIONS: "set of options",
+    MAPPINGS: "format of mappings",
+    PRESETS: "preset",
+    ROUTES: "route",
+    TOOLS: "agent tool",
+    SPACY: "name",
+}
+
+
+@cache
+def _registered(group: str) -> dict[str, EntryPoint]:
+    """Return what is registered in a group. RAISES BioelError: [B660] if a name is used twice."""
+    by_name: dict[str, EntryPoint] = {}
+    for point in entry_points(group=f"spacy_bioel_{group}"):
+        first = by_name.setdefault(point.name, point)
+        if first.value != point.value:
+            about = {"what": NOUNS[group], "name": point.name}
+            raise BioelError(Errors.B660.format(**about, first=first.value, second=point.value))
+    return by_name
+
+
+def registered_names(group: str) -> list[str]:
+    """Return the names in a group, without importing anything."""
+    return list(_registered(group))
+
+
+def load_registered(group: str, name: str) -> Any:
+    """Import what is registered under a name.
+
+    RAISES BioelError: [B661] if it belongs to a plugin that is missing, [B662] if it is unknown,
+        [B663] if its import fails.
+    """
+    about = {"what": NOUNS[group], "name": name}
+    point = _registered(group).get(name)
+    if point is None:
+        refuse_if_missing(group, name)
+        known = ", ".join(registered_names(group)) or "none"
+        raise BioelError(Errors.B662.format(**about, known=known))
+    try:
+        return point.load()
+    except Exception as error:  # a missing package of an extra, or an error in another package
+        problem = f"{type(error).__name__}: {error}"
+        raise BioelError(Errors.B663.format(**about, module=point.module, error=problem)) from error
+
+
+@cache
+def declared_facts() -> dict[str, DeclaredFact]:
+    """Return how the facts that are declared appear in outputs, by name.
+
+    A declaration that cannot be imported is left out: what its plugin stored stays as it is.
+    """
+    facts = {}
+    for name in registered_names(FACTS):
+        with suppress(BioelError):
+            facts[name] = load_registered(FACTS, name)
+    return facts
+
+
+def refuse_if_missing(group: str, name: str) -> None:
+    """Raise an error if a name belongs to a plugin. RAISES BioelError: [B661]"""
+    if plugin := name if group == LINK_OPTIONS else plugin_of(group, name):
+        raise BioelError(Errors.B661.format(what=NOUNS[group], name=name, plugin=plugin))
+
+
+def missing_names(group: str) -> list[str]:
+    """Return the names in a group that known plugins would add, if they were installed."""
+    known = [name for offers in known_plugins().values() for name in offers.get(group, ())]
+    return [name for name in known if name not in _registered(group)]
+
+
+def plugin_of(group: str, name: str) -> str:
+    """Return the known plugin to which a name in a group belongs, or ""."""
+    plugins = known_plugins().items()
+    return next((plugin for plugin, offers in plugins if name in offers.get(group, ())), "")
+
+
+@cache
+def known_plugins() -> dict[str, dict[str, list[str]]]:
+    """Return what each plugin of this package registers, whether or not it is installed."""
+    path = Path(__file__).with_name("known_plugins.toml")
+    return tomllib.loads(path.read_text(encoding="utf8"))

@@ -1,0 +1,165 @@
+"""Rows for the table NOTE_NLP of OMOP's Common Data Model."""
+
+import csv
+import io
+import re
+from datetime import date, datetime
+
+import pytest
+from athena import write_athena
+from commands import command
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.export.formats import format_of
+from spacy_bioel.export.rows import Failure, LinkedText
+from spacy_bioel.io.omop import read_athena
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.plugins.clinical.status import Context
+from spacy_bioel.types import Candidate, Concept, Link
+
+COLUMNS = (
+    "note_nlp_id note_id section_concept_id snippet offset lexical_variant note_nlp_concept_id "
+    "note_nlp_source_concept_id nlp_system nlp_date nlp_datetime term_exists term_temporal "
+    "term_modifiers"
+)
+TEXT = "No MI."
+CODES = {
+    "SNOMED:22298006": [("4329847", "4329847")],  # standard
+    "ICD10CM:I21.9": [("4329847", "45571656")],  # mapped
+    "ICD10CM:I21.3": [("312327", "45533436"), ("4275423", "45533436")],  # to two
+    "ICD10CM:Z99.8": [("0", "45500000")],  # not mapped
+    "ATC:B01AC": [("0", "21600001")],  # a class
+    "X:1": [("0", "0")],  # not of OMOP
+    "dbSNP:rs1": [("0", "0")],  # from the text, and in no knowledge base
+}
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory) -> KnowledgeBase:
+    folder = tmp_path_factory.mktemp("omop")
+    concepts = [*read_athena(write_athena(folder / "athena")), Concept("X:1", ("Ache",))]
+    build_kb(concepts, folder / "kb")
+    return KnowledgeBase.open(folder / "kb")
+
+
+def rows_of(*documents: LinkedText, **options: bool) -> list[dict[str, str]]:
+    out = io.StringIO()
+    with format_of(".note_nlp.csv", **options).writing(out) as write:  # type: ignore[union-attr]
+        for document in documents:
+            write(document)
+    assert out.getvalue().splitlines()[0] == COLUMNS.replace(" ", ",")
+    return list(csv.DictReader(io.StringIO(out.getvalue(), newline="")))
+
+
+def linked(kb: KnowledgeBase, *ids: str, context: Context | None = None) -> LinkedText:
+    facts = {"context": context.to_fact()} if context else {}
+    found = tuple(Candidate(id, 0.9, "MI", "exact", kb.fingerprint) for id in ids)
+    return LinkedText("7", TEXT, (Link(3, 5, "Condition", ids, found, facts),))
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_standard_and_source_concepts(kb, code):
+    rows = rows_of(linked(kb, code))
+    pairs = [(row["note_nlp_concept_id"], row["note_nlp_source_concept_id"]) for row in rows]
+    assert pairs == CODES[code]
+
+
+def test_the_cells_of_a_row(kb):
+    (row,) = rows_of(linked(kb, "SNOMED:22298006", context=Context(negated=True)))
+    assert date.fromisoformat(row.pop("nlp_date")) == date.today()
+    assert datetime.fromisoformat(row.pop("nlp_datetime")).date() == date.today()
+    assert re.fullmatch(r"spacy-bioel \d+\.\d+\.\d+", row.pop("nlp_system"))
+    assert row == {
+        **{"note_nlp_id": "1", "note_id": "7", "section_concept_id": "0", "snippet": TEXT},
+        **{"offset": "3", "lexical_variant": "MI", "note_nlp_concept_id": "4329847"},
+        **{"note_nlp_source_concept_id": "4329847", "term_exists": "N"},
+        **{"term_temporal": "present", "term_modifiers": "negated=true"},
+    }
+
+
+CONTEXTS = [
+    (Context(), "Y", "present", ""),
+    (Context(historical=True), "Y", "past", "historical=true"),
+    (Context(uncertain=True), "N", "present", "uncertain=true"),
+    (Context(hypothetical=True), "N", "present", "conditional=true"),
+    (Context(experiencer="family"), "N", "present", "subject=family"),
+    (Context(negated=True, experiencer="family", relative="mother"), "N", "present",
+     "negated=true;subject=mother"),
+    (Context(historical=True, experiencer="other"), "N", "past", "historical=true;subject=other"),
+    (None, "", "", ""),  # unknown, if the context was not determined
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("context, exists, temporal, modifiers", CONTEXTS)
+def test_what_the_text_says(kb, context, exists, temporal, modifiers):
+    (row,) = rows_of(linked(kb, "SNOMED:22298006", context=context))
+    said = row["term_exists"], row["term_temporal"], row["term_modifiers"]
+    assert said == (exists, temporal, modifiers)
+
+
+def test_several_documents_nil_and_composites(kb):
+    both = linked(kb, "SNOMED:22298006", "RxNorm:1191")
+    nil = LinkedText(None, TEXT, (Link(0, 2, "Condition"),))
+    variant = LinkedText("9", TEXT, (Link(0, 2, "Variant", ("dbSNP:rs1",)),))
+    failed = LinkedText("10", TEXT, error=Failure("E088", "too long"))
+    rows = rows_of(both, nil, variant, failed)
+    keys = ("note_nlp_id", "note_id", "note_nlp_concept_id")
+    assert [tuple(row[key] for key in keys) for row in rows] == [
+        ("1", "7", "4329847"),
+        ("2", "7", "1112807"),
+        ("3", "2", "0"),  # documents without an id are numbered
+        ("4", "9", "0"),
+    ]
+
+
+def test_lengths_of_the_columns(kb):
+    text = "A b\tc\n" * 100 + "MI" + " d" * 200
+    start = text.index("MI")
+    long = Link(start, start + 300, "Condition")
+    short = Link(start, start + 2, "Condition")
+    for row in rows_of(LinkedText("1", text, (long, short))):
+        assert row["offset"] == str(start)
+        assert len(row["snippet"]) <= 250 and len(row["lexical_variant"]) <= 250
+        assert row["lexical_variant"][:100] in row["snippet"] and "\n" not in row["snippet"]
+
+
+def test_cells_that_spreadsheets_would_run(kb):
+    document = LinkedText("1", "=1+1 MI", (Link(0, 4, "Condition"),))
+    assert rows_of(document)[0]["lexical_variant"] == "'=1+1"
+    assert rows_of(document, raw=True)[0]["lexical_variant"] == "=1+1"
+
+
+@pytest.mark.parametrize("id", ["case-1", "1.0", "²", "-1"])
+def test_note_ids_are_integers(kb, id):
+    with pytest.raises(BioelError, match="B607.*note_id"):
+        rows_of(LinkedText(id, TEXT, (Link(3, 5, "Condition"),)))
+
+
+def test_the_context_is_determined(kb, tmp_path, capsys):
+    (tmp_path / "notes.txt").write_text("No heart attack.\nTakes ASA; mother had a heart attack.\n")
+    out = tmp_path / "x.NOTE_NLP.csv"
+    bioel = command(capsys)
+    shown = bioel("link", kb.path, tmp_path / "notes.txt", "-o", out, "-o", tmp_path / "x.pubtator")
+    assert "W303" not in shown.err  # which is about the context that was asked for
+    with out.open(encoding="utf8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    keys = ("note_id", "lexical_variant", "note_nlp_concept_id", "term_exists", "term_modifiers")
+    assert [tuple(row[key] for key in keys) for row in rows] == [
+        ("1", "heart attack", "4329847", "N", "negated=true"),
+        ("2", "ASA", "1112807", "Y", ""),
+        ("2", "heart attack", "4329847", "N", "subject=mother"),
+    ]
+
+
+def test_a_knowledge_base_without_ids_of_omop(kb, tmp_path, capsys):
+    build_kb([Concept("X:1", ("Heart attack",), xrefs=("NOT_OMOP:1",))], tmp_path / "kb")
+    (tmp_path / "notes.txt").write_text("No heart attack.\nA heart attack.\n")
+    out, bioel = tmp_path / "x.note_nlp.csv", command(capsys)
+    shown = bioel("link", tmp_path / "kb", tmp_path / "notes.txt", "-o", out)
+    assert shown.err.count("W415") == 1
+    assert str(tmp_path / "kb") in shown.words and "bioel kb build kb/omop athena/" in shown.words
+    with out.open(encoding="utf8", newline="") as file:
+        assert {row["note_nlp_concept_id"] for row in csv.DictReader(file)} == {"0"}
+    for model, to in ((kb.path, out), (tmp_path / "kb", tmp_path / "x.csv")):
+        assert "W415" not in bioel("link", model, tmp_path / "notes.txt", "-o", to).err

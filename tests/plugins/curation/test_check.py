@@ -1,0 +1,407 @@
+"""Pairs of a name and an id get the verdict that a curator would give."""
+
+import pytest
+
+import spacy_bioel
+from spacy_bioel.io.ontology import read_obo
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.edit import add_concepts, compact_kb
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.plugins.curation.check import Checker
+from spacy_bioel.plugins.curation.pairs import Cell, IdVerdict, Pair
+from spacy_bioel.plugins.curation.sources import read_pairs
+from spacy_bioel.types import Concept
+
+HP = [
+    Concept("HP:0001250", ("Seizure", "Seizures", "Epileptic fit")),
+    Concept("HP:0001251", ("Ataxia", "Cerebellar incoordination")),
+    Concept("HP:0001638", ("Cardiomyopathy",)),
+    Concept("HP:0001644", ("Dilated cardiomyopathy",), parents=("HP:0001638",)),
+    Concept("HP:0001639", ("Hypertrophic cardiomyopathy",), parents=("HP:0001638",)),
+    Concept("HP:0010864", ("Severe intellectual disability", "Intellectual disability, severe")),
+    Concept("HP:0002342", ("Moderate intellectual disability",)),
+    Concept("HP:0005616", ("Accelerated skeletal maturation type 1",)),
+    Concept("HP:0000077", ("Abnormal renal pelvis morphology",)),
+    Concept("HP:0002015", ("Dysphagia",)),
+    Concept("HP:0002357", ("Dysphasia",)),
+    Concept("HP:0009999", (), replaced_by="HP:0001250"),
+]
+MONDO = [
+    Concept("MONDO:0008541", ("spermatic cord torsion",)),
+    Concept("MONDO:0009567", ("Marinesco-Sjogren syndrome",), xrefs=("OMIM:248800",)),
+    Concept("MONDO:0012997", ("RIN2 syndrome",)),
+    Concept("MONDO:0012885", ("SRD5A3-congenital disorder of glycosylation", "SRD5A3-CDG")),
+    Concept("MONDO:0009159", ("Ehlers-Danlos syndrome, cardiac valvular type",)),
+    Concept("MONDO:0010026", ("SHORT syndrome",)),
+    Concept("MONDO:0010134", ("Pendred syndrome",)),
+    Concept("MONDO:0010122", ("congenital thrombotic thrombocytopenic purpura",)),
+    Concept("HP:0001250", ("Seizure",)),
+    *(Concept(f"MONDO:000000{i}", (f"disease number {i}",)) for i in range(9)),
+]
+
+
+@pytest.fixture(scope="module")
+def kbs(tmp_path_factory) -> list[KnowledgeBase]:
+    folder = tmp_path_factory.mktemp("kbs")
+    for name, concepts in (("hp", HP), ("mondo", MONDO)):
+        build_kb(concepts, folder / name)
+    return [KnowledgeBase.open(folder / name) for name in ("hp", "mondo")]
+
+
+@pytest.fixture(scope="module")
+def checker(kbs) -> Checker:
+    return Checker(kbs)
+
+
+def only(checker: Checker, text: str):
+    [finding] = checker.check_text(text)
+    return finding
+
+
+@pytest.mark.parametrize(
+    "text, verdict, name",
+    [
+        ("Seizure (HP:0001250)", "agrees", "Seizure"),
+        ("seizure [hpo:0001250]", "agrees", "seizure"),
+        ("HP:0001250", "agrees", ""),
+        ("We used HP:0001250 for it.", "agrees", ""),
+        ("epileptic fit, HP:0001250", "synonym", "epileptic fit"),
+        ("HP:0001250 ! Seizures", "synonym", "Seizures"),
+        ("Siezure (HP:0001250)", "close", "Siezure"),
+        ("Ataxias (HP:0001251)", "close", "Ataxias"),
+        ("Disability, intellectual, severe (HP:0010864)", "close", None),
+        ("Hypertrophic cardio myopathy (HP:0001639)", "close", None),
+        ("Renal pelvis morphology abnormal (HP:0000077)", "close", None),
+        ("Ataxia (HP:0001250)", "other concept", "Ataxia"),
+        ("Dilated cardiomyopathy (HP:0001638)", "other concept", "Dilated cardiomyopathy"),
+        ("Cardiomyopathy (HP:0001644)", "other concept", "Cardiomyopathy"),
+        ("Moderate intellectual disability (HP:0010864)", "other concept", None),
+        ("Accelerated skeletal maturation type 2 (HP:0005616)", "other concept", None),
+        ("Dysphasia (HP:0002015)", "other concept", "Dysphasia"),
+        ("Hypotrophic cardiomyopathy (HP:0001639)", "other concept", None),
+        ("No ataxia at all (HP:0001250)", "other concept", None),
+        ("Fits (HP:0009999)", "retired", "Fits"),
+        ("HP:0009999", "retired", ""),
+        ("Ataxia (HP:7654321)", "unknown id", "Ataxia"),
+        ("Seizure (HP:12)", "malformed", "Seizure"),
+        ("Seizure (HP:00012500)", "malformed", "Seizure"),
+        ("Seizure (HP:D001250)", "malformed", "Seizure"),
+        ("protein binding (GO:0005515)", "not checked", "protein binding"),
+        # A space in place of the colon, or after it.
+        ("seizure (HPO 0001250)", "agrees", "seizure"),
+        ("seizure [HP: 0001250]", "agrees", "seizure"),
+        ("seizure (HPO ID: 0001250)", "agrees", "seizure"),
+        ("seizure (HP 0001250)", "agrees", "seizure"),
+        ("HP 0001251 ! seizure", "other concept", "seizure"),
+        ("Marinesco-Sjogren syndrome (OMIM #248800)", "agrees", None),
+        ("Seizure (HPO 0001250000)", "malformed", "Seizure"),
+        # A full stop ends the name, except in a short form of a word.
+        ("HP:0001251 was mild. Seizure came later.", "agrees", ""),
+        ("Dr. No (HP:0001250)", "other concept", "Dr. No"),
+        # The last words of a name, unless they are nearer to another concept.
+        ("cord torsion (MONDO:0008541)", "close", "cord torsion"),
+        ("In cord torsion (MONDO:0008541)", "close", "cord torsion"),
+        ("spermatic cord (MONDO:0008541)", "other concept", "spermatic cord"),
+        ("skeletal maturation type 2 (HP:0005616)", "other concept", None),
+        ("syndrome (MONDO:0012997)", "other concept", None),
+        # The address of a page with the id in it.
+        ("Ataxia (https://www.ebi.ac.uk/ols4/terms?obo_id=HP:0001251)", "agrees", "Ataxia"),
+        ("Ataxia (https://www.ebi.ac.uk/ols4/terms?obo_id=HP:0001250)", "other concept", "Ataxia"),
+        ("[Ataxia](https://hpo.jax.org/browse/term/HP:0001251)", "agrees", "Ataxia"),
+        ("Ataxia: https://hpo.jax.org/app/browse/term/HP:0001250", "other concept", "Ataxia"),
+        ("Ataxia (monarchinitiative.org/HP:0001251)", "agrees", "Ataxia"),
+        ("Ataxia (https://bioregistry.io/hp:0001251)", "agrees", "Ataxia"),
+        (
+            "Ataxia (https://ols/terms?iri=http%3A%2F%2Fpurl.obolibrary.org%2Fobo%2FHP_0001251)",
+            "agrees",
+            "Ataxia",
+        ),
+        ("MI (ICD-10: I21.9)", "not checked", "MI"),
+        ("MI (ICD-10-CM I21.9)", "not checked", "MI"),
+        # One of several names fits.
+        ("Ataxia (clumsy gait; HP:0001251)", "agrees", "Ataxia"),
+        ("Clumsy gait (ataxia; slow; HP:0001251)", "agrees", "ataxia"),
+        ("Ataxia (clumsy gait; HP:0001250)", "other concept", "Ataxia"),
+        ("Ataxia, HP term HP:0001251", "agrees", "Ataxia"),
+        ("Ataxia (clumsy gait), HPO id: HP:0001250", "other concept", None),
+        ("Ataxia[^1] HP:0001251", "agrees", "Ataxia"),
+        ("Ataxia[^1] (HP:0001250)", "other concept", "Ataxia"),
+        ("Seizures were absent (HP:0001250)", "synonym", "Seizures"),
+        ("Seizures were not observed (HP:0001251)", "other concept", "Seizures"),
+        ("Seizures were followed by ataxia (HP:0001250)", "other concept", "ataxia"),
+        # The label of an id is not a name.
+        ("  - HPO ID: HP:0001250", "agrees", ""),
+        ("- HPO term: HP:0001250", "agrees", ""),
+        ("**HP ID:** HP:0001251 **Name:** Seizure", "other concept", "Seizure"),
+        ("Name: Seizure, ID: HP:0001250", "agrees", "Seizure"),
+        ("Ataxia | HPO | HP:0001251", "agrees", "Ataxia"),
+        ("| HPO | HP:0001250 | Ataxia |", "other concept", "Ataxia"),
+    ],
+)
+def test_verdicts(checker, text, verdict, name):
+    finding = only(checker, text)
+    assert finding.verdict.value == verdict
+    assert name in (None, finding.name)
+
+
+@pytest.mark.parametrize(
+    "text, name",
+    [
+        ("The patient had a severe epileptic fit (HP:0001250) again.", "epileptic fit"),
+        ("Findings were short stature and dilated cardiomyopathy (HP:0001644).", None),
+        ("- **Seizure**: `HP:0001250`", "Seizure"),
+        ("1. HP:0001250 - Seizure", "Seizure"),
+        ("HP:0001250 Seizure is common.", "Seizure"),
+        ("It ended. Epileptic fit (HP:0001250)", "Epileptic fit"),
+        ("[Seizure](http://purl.obolibrary.org/obo/HP_0001250)", "Seizure"),
+        ("Seizure ([HP:0001250](http://purl.obolibrary.org/obo/HP_0001250))", "Seizure"),
+        ("https://identifiers.org/hp:0001250 (Seizure)", "Seizure"),
+        ("Diated cardiomyopathy (HP:0001644)", "Diated cardiomyopathy"),
+    ],
+)
+def test_names_in_running_text(checker, text, name):
+    finding = only(checker, text)
+    assert not finding.is_wrong
+    assert finding.name == (name or "dilated cardiomyopathy")
+
+
+@pytest.mark.parametrize(
+    "text, right",
+    [
+        ("Marinesco-Sjogren syndrome (MONDO:0008541)", "MONDO:0009567"),
+        ("Marinesco-Sjögren syndrome (MONDO:0008541)", "MONDO:0009567"),
+        ("SRD5A3-CDG, MONDO:0012997", "MONDO:0012885"),
+        ("SHORT syndrome MONDO:0009159", "MONDO:0010026"),
+        ("The child has severe Marinesco-Sjogren syndrome (MONDO:0008541).", "MONDO:0009567"),
+    ],
+)
+def test_another_concept_is_proposed(checker, text, right):
+    finding = only(checker, text)
+    assert finding.verdict is IdVerdict.OTHER
+    assert (finding.proposals[0].id, finding.proposals[0].score) == (right, 1.0)
+
+
+@pytest.mark.parametrize(
+    "text", ["in HP 2019", "MeSH 2026", "Mondo 12", "X 0001250", "OMIM, 248800", "HP 1.25", "hp"]
+)
+def test_numbers_that_are_no_ids(checker, text):
+    assert checker.check_text(text) == []
+
+
+def test_a_name_that_no_concept_has(checker):
+    finding = only(checker, "Congenital TTP (MONDO:0010134)")
+    assert finding.verdict is IdVerdict.OTHER
+    assert finding.found.name == "Pendred syndrome"
+    assert all(proposal.score < 1 for proposal in finding.proposals)
+
+
+def test_a_retired_id_is_certain_only_if_the_name_fits(checker):
+    assert only(checker, "HP:0009999").is_certain
+    assert only(checker, "Epileptic fit (HP:0009999)").is_certain
+    finding = only(checker, "Ataxia (HP:0009999)")
+    assert not finding.is_certain
+    assert (finding.found.id, finding.proposals[0].id) == ("HP:0001250", "HP:0001251")
+
+
+def test_an_id_of_another_vocabulary_is_found_by_its_cross_reference(checker):
+    assert only(checker, "Marinesco-Sjogren syndrome (OMIM:248800)").verdict is IdVerdict.AGREES
+    finding = only(checker, "SHORT syndrome (MIM:248800)")
+    assert (finding.verdict, finding.found.id) == (IdVerdict.OTHER, "MONDO:0009567")
+    assert only(checker, "SHORT syndrome (OMIM:269880)").verdict is IdVerdict.NOT_CHECKED
+
+
+def test_the_form_of_ids(tmp_path):
+    """Numbers have any length if one is short, else that of the vocabulary's other ids."""
+    for start, ids in (("P:", range(26)), ("Q:", range(10, 30)), ("R:", range(100_000, 100_009))):
+        folder = tmp_path / start[0]
+        build_kb([Concept(f"{start}{i}", (f"name {i}",)) for i in ids], folder)
+        checker = Checker([folder])
+        verdicts = [only(checker, start + end).verdict.value for end in ("900", "900000", "B12")]
+        kind = "malformed" if start == "R:" else "unknown id"
+        assert verdicts == [kind, "unknown id", "malformed"]
+        assert only(checker, f"{start}{ids[0]}").verdict is IdVerdict.AGREES
+        assert only(checker, f"{start}0012").verdict.value == kind
+
+
+def test_a_cross_reference_in_a_knowledge_base_with_some_ids_of_that_vocabulary(tmp_path):
+    mixed = [Concept(f"X:{i}", (f"disease {i}",), xrefs=(f"OMIM:{300000 + i}",)) for i in range(5)]
+    mixed += [Concept("OMIM:600000", ("Gout",)), Concept("OMIM:600001", ("Mumps",))]
+    build_kb(mixed, tmp_path / "mixed")
+    checker = Checker([tmp_path / "mixed"])
+    assert only(checker, "Disease 3 (OMIM:300003)").verdict is IdVerdict.AGREES
+    finding = only(checker, "Gout (OMIM:300003)")
+    assert (finding.verdict, finding.found.id) == (IdVerdict.OTHER, "X:3")
+    assert only(checker, "Gout (OMIM:300009)").verdict is IdVerdict.UNKNOWN
+    # The whole vocabulary knows better than the cross-references of others.
+    whole = [Concept(f"OMIM:{i}", (f"entry {i}",)) for i in range(100_000, 100_009)]
+    build_kb(whole, tmp_path / "omim")
+    build_kb(mixed[:5], tmp_path / "x")
+    checker = Checker([tmp_path / "omim", tmp_path / "x"])
+    assert only(checker, "Disease 3 (OMIM:300003)").verdict is IdVerdict.UNKNOWN
+
+
+def test_imported_ids_do_not_make_a_vocabulary_complete(kbs):
+    mondo = Checker(kbs[1:])
+    assert only(mondo, "Seizure (HP:0001250)").verdict is IdVerdict.AGREES
+    assert only(mondo, "Ataxia (HP:0001251)").verdict is IdVerdict.NOT_CHECKED
+
+
+def test_the_first_of_two_knowledge_bases_with_a_prefix_decides(kbs, tmp_path, caplog):
+    build_kb([Concept("HP:0001250", ("Fit",)), Concept("HP:1111111", ("New",))], tmp_path / "new")
+    both = Checker([kbs[0], tmp_path / "new"])
+    assert "W401" in caplog.text
+    assert only(both, "Seizure (HP:0001250)").verdict is IdVerdict.AGREES
+    assert only(both, "New (HP:1111111)").verdict is IdVerdict.AGREES
+
+
+def test_several_ids_share_the_name_before_their_bracket(checker):
+    findings = checker.check_text("Marinesco-Sjogren syndrome (MONDO:0009567; OMIM:248800).")
+    assert [finding.verdict.value for finding in findings] == ["agrees", "agrees"]
+
+
+def test_each_id_in_a_line_has_its_own_name(checker):
+    findings = checker.check_text("Seizure (HP:0001250), Ataxia (HP:0001638) and HP:0001644")
+    assert [f.verdict.value for f in findings] == ["agrees", "other concept", "agrees"]
+    findings = checker.check_text("HP:0001250 Seizure HP:0001251 Ataxia\nHP:0001251 Seizure")
+    assert [f.verdict.value for f in findings] == ["agrees", "agrees", "other concept"]
+    assert findings[-1].line == 2
+
+
+OBO = """\
+format-version: 1.2
+ontology: go
+
+[Term]
+id: GO:0055129
+name: L-proline biosynthetic process
+
+[Term]
+id: GO:0006561
+name: obsolete proline biosynthetic process
+is_obsolete: true
+replaced_by: GO:0055129
+
+[Term]
+id: GO:1990854
+name: obsolete vacuole-ER tethering
+is_obsolete: true
+consider: GO:0055129
+consider: GO:7777777
+
+[Term]
+id: GO:0000005
+name: obsolete ribosomal chaperone activity
+is_obsolete: true
+"""
+
+
+@pytest.fixture(scope="module")
+def go(tmp_path_factory) -> Checker:
+    folder = tmp_path_factory.mktemp("go")
+    (folder / "go.obo").write_text(OBO, "utf8")
+    build_kb(read_obo(folder / "go.obo"), folder / "kb")
+    return Checker([folder / "kb"])
+
+
+def test_an_id_that_was_replaced(go):
+    finding = only(go, "GO:0006561")
+    assert (finding.verdict, finding.found.id) == (IdVerdict.RETIRED, "GO:0055129")
+    assert finding.is_certain
+    # The name of an obsolete term does not contradict its replacement.
+    assert only(go, "GO:0006561 ! obsolete L-proline biosynthetic process").is_certain
+
+
+def test_an_id_with_terms_to_consider_needs_a_person(go):
+    finding = only(go, "GO:1990854")
+    assert (finding.verdict, finding.found, finding.is_certain) == (IdVerdict.RETIRED, None, False)
+    assert [proposal.id for proposal in finding.proposals] == ["GO:0055129"]
+    finding = only(go, "GO:0000005")
+    assert (finding.verdict, finding.proposals) == (IdVerdict.RETIRED, ())
+    assert only(go, "GO:7777777").verdict is IdVerdict.UNKNOWN
+
+
+def test_withdrawn_ids_survive_a_change(go, tmp_path):
+    go.kbs[0].save_to(tmp_path / "kb")
+    add_concepts(tmp_path / "kb", [Concept("GO:0000005", ("back again",)), Concept("GO:1", ("a",))])
+    assert set(KnowledgeBase.open(tmp_path / "kb").withdrawn) == {"GO:1990854"}
+    compact_kb(tmp_path / "kb", forget_retired=True)
+    assert not KnowledgeBase.open(tmp_path / "kb").withdrawn
+
+
+def test_in_python(kbs):
+    text = "| Finding | id |\n|---|---|\n| Ataxia | HP:0001250 |\n"
+    [finding] = spacy_bioel.check(text, kbs)
+    assert (finding.verdict, finding.name, finding.found.name) == (
+        "other concept",
+        "Ataxia",
+        "Seizure",
+    )
+    assert spacy_bioel.check(text, str(kbs[0].path))[0].proposals[0].id == "HP:0001251"
+    assert spacy_bioel.check("no id", kbs[0]) == []
+
+
+@pytest.mark.parametrize(
+    "name, verdicts",
+    [
+        ("Fever", ["other concept", "other concept"]),
+        ("Seizure", ["agrees", "other concept"]),
+        ("Seizures and ataxia", ["synonym", "agrees"]),
+        ("Seizure; ataxia; x", ["agrees", "agrees"]),
+        ("Dysphagia and ataxia", ["other concept", "agrees"]),
+        ("Dilated cardiomyopathy", ["other concept", "other concept"]),
+    ],
+)
+def test_several_ids_in_a_cell_with_one_name(checker, tmp_path, name, verdicts):
+    path = tmp_path / "a.csv"
+    path.write_text(f"id,name\nHP:0001250|HP:0001251,{name}\n")
+    findings = [*map(checker.check, read_pairs(path, checker.ids))]
+    assert [finding.verdict.value for finding in findings] == verdicts
+    assert any(finding.name for finding in findings)
+
+
+def test_addresses_without_an_id(checker):
+    for text in ("https://hp:0001250/x", "https://a.org/hp_2019", "https://a.org/xhp:0001250"):
+        assert checker.check_text(text) == []
+
+
+def test_a_name_that_is_not_checked_begins_after_the_sentence(checker):
+    _, finding = checker.check_text("Seizure (HP:0001250) and **microcephaly** (GO:0005515)")
+    assert finding.name == "microcephaly"
+
+
+def test_long_names_and_odd_ids(checker):
+    [finding] = checker.check_text(f"{'x' * 10_000} (HP:0001250)")
+    assert finding.verdict is IdVerdict.OTHER
+    assert [f.verdict for f in checker.check_text("— (HP:0001250)")] == [IdVerdict.AGREES]
+    for id in ("HP:000 1250", "no id", "", "HP:", "x" * 10_000):
+        assert checker.check(Pair(Cell(id))).verdict is IdVerdict.MALFORMED
+
+
+@pytest.mark.parametrize(
+    "text, verdict",
+    [
+        ("Humans (MESH:D006801)", "not checked"),  # the bundled names are a part of MeSH
+        ("DGAT1 (NCBIGene:282609)", "not checked"),
+        ("Asthma (MESH:D061249)", "unknown id"),  # it has another id in this part
+        ("Marfan syndrome (OMIM:154700)", "agrees"),  # a cross-reference
+        ("Asthma (OMIM:154700)", "other concept"),
+        ("Asthma (MESH:D001249)", "agrees"),
+        ("asthma (MESH:D003920)", "other concept"),
+        ("asthma (MeSH: D001249)", "agrees"),
+        ("asthma [MeSH ID: D001249]", "agrees"),
+        ("asthma (MeSH D003920)", "other concept"),
+        ("E. coli (NCBITaxon:562)", "synonym"),
+        ("mouse (NCBITaxon:10090)", "close"),  # "house mouse"
+        ("mouse (NCBITaxon:10088)", "other concept"),  # "mice"
+        ("mice (NCBITaxon:10088)", "synonym"),
+        ("mice (NCBITaxon:10090)", "other concept"),  # the exact name of another concept
+        ("It grew. Asthma (MESH:D001249)", "agrees"),
+        ("St. Louis encephalitis (MESH:D004674)", "synonym"),
+        ("graft vs. host disease (MESH:D006086)", "agrees"),
+        ("MESH:D001249 - graft vs. host disease", "other concept"),
+        ("NCBITaxon:562 E. coli", "synonym"),
+    ],
+)
+def test_bundled_vocabularies_are_not_whole(text, verdict):
+    [finding] = spacy_bioel.check(text)
+    assert finding.verdict == verdict, finding

@@ -1,0 +1,260 @@
+"""Two releases of a knowledge base are compared, and annotations are moved to the new one."""
+
+import pytest
+
+from spacy_bioel.io.open import Place
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.plugins.curation.releases import compare_releases, migrated_lines
+from spacy_bioel.types import Concept
+
+OLD = [
+    Concept("X:01", ("fever", "pyrexia")),
+    Concept("X:02", ("high fever",), parents=("X:01",)),
+    Concept("X:03", ("cold",)),
+    Concept("X:04", ("common cold",), parents=("X:01",)),
+    Concept("X:05", ("diabetes", "type 1 diabetes", "type 2 diabetes")),
+    Concept("X:06", ("dropsy",)),
+    Concept("X:07", ("ague",)),
+    Concept("X:08", ("gout", "podagra")),
+    Concept("X:09", ("mumps", "parotitis")),
+    Concept("X:10", ("ms",)),
+    Concept("X:0A", (), replaced_by="X:01"),
+]
+NEW = [
+    Concept("X:01", ("Fever", "pyrexia", "high fever")),
+    Concept("X:02", (), replaced_by="X:01"),
+    Concept("X:03", ("Cold",)),
+    Concept("X:04", ("acute coryza", "common cold"), parents=("X:03",)),
+    Concept("X:05", (), consider=("X:20", "X:21")),
+    Concept("X:06", (), consider=("X:01",)),
+    Concept("X:08", ("gout",)),
+    Concept("X:09", ("mumps",)),
+    Concept("X:10", ("multiple sclerosis", "ms")),
+    Concept("X:20", ("type 1 diabetes",)),
+    Concept("X:21", ("type 2 diabetes",)),
+    Concept("X:22", ("podagra",)),
+    Concept("X:23", ("parotid inflammation", "parotitis")),
+    Concept("X:24", ("mitral stenosis", "ms")),
+    Concept("X:25", ("malaria",)),
+    Concept("X:0B", (), replaced_by="X:25"),
+]
+
+
+@pytest.fixture(scope="module")
+def kbs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("releases")
+    for name, concepts in (("old", OLD), ("new", NEW)):
+        build_kb(concepts, folder / name)
+    return [KnowledgeBase.open(folder / name) for name in ("old", "new")]
+
+
+@pytest.fixture(scope="module")
+def changes(kbs):
+    return {(change.kind, change.id, change.to) for change in compare_releases(*kbs)}
+
+
+@pytest.mark.parametrize(
+    "kind, id, to",
+    [
+        ("added", "X:25", ()),
+        ("merged", "X:02", ("X:01",)),
+        ("split", "X:05", ("X:20", "X:21")),
+        ("consider", "X:06", ("X:01",)),
+        ("gone", "X:07", ()),
+        ("renamed", "X:04", ()),
+        ("renamed", "X:10", ()),
+        ("parents changed", "X:04", ("X:03",)),
+        ("name moved", "X:08", ("X:22",)),
+        ("name moved", "X:09", ("X:23",)),
+        ("name ambiguous", "X:10", ("X:10", "X:24")),
+    ],
+)
+def test_changes(changes, kind, id, to):
+    assert (kind, id, to) in changes
+
+
+def test_only_what_changed_is_listed(changes, kbs):
+    assert not {change for change in changes if change[1] in ("X:01", "X:03")}
+    assert not list(compare_releases(kbs[0], kbs[0]))
+    assert ("replaced", "X:25", ("X:01",)) not in changes
+
+
+def test_an_id_with_a_new_number(tmp_path, kbs):
+    build_kb([Concept("X:30", ("ague",)), Concept("X:07", (), replaced_by="X:30")], tmp_path)
+    found = list(compare_releases(kbs[0], KnowledgeBase.open(tmp_path)))
+    assert [(c.kind, c.to) for c in found if c.id == "X:07"] == [("replaced", ("X:30",))]
+
+
+def test_names_that_come_and_go(tmp_path):
+    build_kb([Concept("X:1", ("fever", "hot body")), Concept("X:2", ("gout",))], tmp_path / "old")
+    build_kb([Concept("X:1", ("fever", "pyrexia")), Concept("X:2", ("gout",))], tmp_path / "new")
+    kbs = [KnowledgeBase.open(tmp_path / name) for name in ("old", "new")]
+    found = [(change.kind, change.id, change.name) for change in compare_releases(*kbs)]
+    assert found == [("name gone", "X:1", "hot body"), ("name added", "X:1", "pyrexia")]
+
+
+def names_that_changed(folder, old, new):
+    for name, names in (("old", old), ("new", new)):
+        build_kb([Concept(id, of) for id, of in names.items()], folder / name)
+    kbs = [KnowledgeBase.open(folder / name) for name in ("old", "new")]
+    return [tuple(change[:4]) for change in compare_releases(*kbs) if "name " in change.kind]
+
+
+SHARED_NAMES = {
+    "one of two loses it": (
+        {"X:1": ("fever", "ague"), "X:2": ("malaria", "ague")},
+        {"X:1": ("fever",), "X:2": ("malaria", "ague")},
+        [("name gone", "X:1", "ague", ())],
+    ),
+    "both lose it": (
+        {"X:1": ("fever", "ague"), "X:2": ("malaria", "ague")},
+        {"X:1": ("fever",), "X:2": ("malaria",)},
+        [("name gone", "X:1", "ague", ()), ("name gone", "X:2", "ague", ())],
+    ),
+    "a third concept takes it from both": (
+        {"X:1": ("fever", "ague"), "X:2": ("malaria", "ague"), "X:3": ("shiver",)},
+        {"X:1": ("fever",), "X:2": ("malaria",), "X:3": ("shiver", "ague")},
+        [("name moved", "X:1", "ague", ("X:3",)), ("name moved", "X:2", "ague", ("X:3",))],
+    ),
+    "a third concept takes it from one": (
+        {"X:1": ("fever", "ague"), "X:2": ("malaria", "ague"), "X:3": ("shiver",)},
+        {"X:1": ("fever",), "X:2": ("malaria", "ague"), "X:3": ("shiver", "ague")},
+        [
+            ("name moved", "X:1", "ague", ("X:2", "X:3")),
+            ("name ambiguous", "X:2", "ague", ("X:2", "X:3")),
+        ],
+    ),
+    "a preferred name, which was renamed": (
+        {"X:1": ("ague",), "X:2": ("malaria", "ague")},
+        {"X:1": ("fever",), "X:2": ("malaria", "ague")},
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SHARED_NAMES)
+def test_a_name_of_two_concepts(tmp_path, case):
+    old, new, expected = SHARED_NAMES[case]
+    assert [c for c in names_that_changed(tmp_path, old, new) if c[2] == "ague"] == expected
+
+
+LINKED = {
+    "a.jsonl": (
+        '{"id": "1", "text": "X:02", "links": [{"text":"X:02", "ids": ["X:02"], "score": 1}]}\n',
+        '{"id": "1", "text": "X:02", "links": [{"text":"X:02", "ids": ["X:01"], "score": 1}]}\n',
+    ),
+    "b.jsonl": (  # without spaces, and with quotes in texts
+        '{"id":"1","text":"a \\"X:02\\" b","links":[{"text":"b c","ids":["X:02"],"score":1}]}\n',
+        '{"id":"1","text":"a \\"X:02\\" b","links":[{"text":"b c","ids":["X:01"],"score":1}]}\n',
+    ),
+    "c.jsonl": (  # cross-references are not the ids of links
+        '{"ids": ["X:02"], "candidates": [{"id": "X:02", "xrefs": ["X:02", "a]b", "X:0A"]}]}\n',
+        '{"ids": ["X:01"], "candidates": [{"id": "X:01", "xrefs": ["X:02", "a]b", "X:0A"]}]}\n',
+    ),
+    "a.csv": (
+        'doc,text,id\n1,"high, fever",X:02|X:03\n',
+        'doc,text,id\n1,"high, fever",X:01|X:03\n',
+    ),
+    # A name that looks like an id is not an id.
+    "b.csv": (
+        'text,id,name\r\nX:02,"X:02","X:02, ""x"""\r\n\r\n"X:02\r\n",X:02,\r\n\r\n',
+        'text,id,name\r\nX:02,"X:01","X:02, ""x"""\r\n\r\n"X:02\r\n",X:01,\r\n\r\n',
+    ),
+    "b.tsv": (
+        "text\tids\tscore\n\n\tX:02;X:03\t1\nX:02\tX:02\t1\n\n",
+        "text\tids\tscore\n\n\tX:01;X:03\t1\nX:02\tX:01\t1\n\n",
+    ),
+    "a.tsv": ("1\thigh fever X:02\tX:0A\n", "1\thigh fever X:02\tX:01\n"),
+    "a.pubtator": (
+        "1|t|High fever X:02\r\n1|a|\r\n1\t0\t4\tHigh\tDisease\tX:02\r\n1\tCID\tX:02\tX:03\r\n",
+        "1|t|High fever X:02\r\n1|a|\r\n1\t0\t4\tHigh\tDisease\tX:01\r\n1\tCID\tX:01\tX:03\r\n",
+    ),
+    "a.xml": (
+        '<infon key="identifier">X:02</infon><text>X:02</text>\n',
+        '<infon key="identifier">X:01</infon><text>X:02</text>\n',
+    ),
+    "a.ann": (
+        "T1\tDisease 0 4\tX:02\nN1\tReference T1 X:02\tX:02\n",
+        "T1\tDisease 0 4\tX:02\nN1\tReference T1 X:01\tX:02\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_only_the_ids_of_links_are_changed(kbs, tmp_path, name):
+    before, after = LINKED[name]
+    (tmp_path / name).write_bytes(before.encode())
+    assert "".join(line for line, _ in migrated_lines(tmp_path / name, *kbs)) == after
+
+
+def test_what_becomes_of_each_id(kbs, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("id\nX:01\nX:02\nX:05\nX:06\nX:07\nX:99\nword\n")
+    moves = [move for _, moves in migrated_lines(path, *kbs) for move in moves]
+    assert [(move.status, move.id, move.to) for move in moves] == [
+        ("unchanged", "X:01", ("X:01",)),
+        ("moved", "X:02", ("X:01",)),
+        ("needs a person", "X:05", ("X:20", "X:21")),
+        ("needs a person", "X:06", ("X:01",)),
+        ("gone", "X:07", ()),
+        ("in neither release", "X:99", ()),
+    ]
+    assert moves[1].place == Place(path, 3) and moves[1].name == "high fever"
+
+
+def test_bare_ids_with_a_prefix(kbs, tmp_path):
+    path = tmp_path / "a.pubtator"
+    path.write_text("1|t|a\n1|a|b\n1\t0\t1\ta\tDisease\t02|07\n")
+    lines = list(migrated_lines(path, *kbs, prefix="X"))
+    assert lines[-1][0] == "1\t0\t1\ta\tDisease\t01|07\n"
+    assert [move.status for move in lines[-1][1]] == ["moved", "gone"]
+
+
+FOREIGN = {
+    "a.csv": "id\nUMLS:C1\nC0011849\nhttps://x.org/1\nX:2:3\n10:30\nX:25\n",
+    "a.jsonl": (
+        '{"id":"UMLS:C1","ids":["C0011849"],"xrefs":["Y:1"],"hgvs":"BRAF:p.V600E","text":"Z:1",'
+        '"candidates":[{"id":"X:25","evidence":"exact","xrefs":["Y:1","Y:2"]}]}\n'
+    ),
+    "a.pubtator": "1|t|Z:1\n1|a|\n1\t0\t3\tZ:1\tDisease\tUMLS:C1|C0011849,X:25\n",
+    "a.ann": "".join(f"N1\tReference T1 {id}\tZ:1\n" for id in ("UMLS:C1", "C0011849", "X:25")),
+    "a.xml": "<infon key='id'>UMLS:C1;C0011849;X:25</infon><text>Z:1</text>\n",
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_ids_that_are_not_in_the_old_release_are_counted(kbs, tmp_path, name):
+    path = tmp_path / name
+    path.write_text(FOREIGN[name])
+    lines = list(migrated_lines(path, *kbs))
+    assert "".join(line for line, _ in lines) == FOREIGN[name]
+    found = [(move.status, move.id, move.to) for _, moves in lines for move in moves]
+    assert found == [
+        ("not in OLD", "UMLS:C1", ()),
+        ("not in OLD", "C0011849", ()),
+        *(
+            [("in neither release", "X:2:3", ())] if name == "a.csv" else []
+        ),  # with the prefix of OLD
+        ("not in OLD", "X:25", ("X:25",)),  # new
+    ]
+
+
+def test_words_are_no_ids_with_a_prefix(kbs, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"ids": ["02", "99"], "label": "X", "evidence": "exact", "hgvs": "p.V600E"}\n')
+    ((line, moves),) = migrated_lines(path, *kbs, prefix="X")
+    assert line == path.read_text().replace('"02"', '"01"')
+    assert [(move.status, move.id) for move in moves] == [
+        ("moved", "X:02"),
+        ("in neither release", "X:99"),
+    ]
+
+
+def test_chosen_columns(kbs, tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("id\tHPO\nX:02\tX:02\nX:02\tX:07\n")
+    for column in ("HPO", 2):
+        lines = list(migrated_lines(path, *kbs, columns={"id": column}))
+        assert "".join(line for line, _ in lines) == "id\tHPO\nX:02\tX:01\nX:02\tX:07\n"
+        assert [move.status for _, moves in lines for move in moves] == ["moved", "gone"]

@@ -1,0 +1,253 @@
+"""Pairs are read from JSON, YAML and OBO, and from bad files with a coded error."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from spacy_bioel.errors import BioelError
+from spacy_bioel.plugins.curation.ids import id_pattern
+from spacy_bioel.plugins.curation.sources import files_in, read_pairs
+
+IDS = id_pattern(frozenset({"HP", "X"}))
+
+
+def pairs_in(tmp_path: Path, name: str, text: str | bytes, **options):
+    path = tmp_path / name
+    path.write_bytes(text.encode("utf8") if isinstance(text, str) else text)
+    return list(read_pairs(path, IDS, **options))
+
+
+def assert_in_place(pair, text: str):
+    lines = text.splitlines()
+    assert lines[pair.id.place.line - 1][pair.id.at :].startswith(pair.id.text)
+    for name in pair.names:
+        assert lines[name.place.line - 1][name.at :].startswith(name.text)
+
+
+def shown(pairs):
+    return [
+        ("/".join(name.text for name in pair.names[:1]), pair.id.text, pair.id.name)
+        for pair in pairs
+    ]
+
+
+PHENOPACKET = {
+    "id": "case 1",
+    "phenotypicFeatures": [
+        {"type": {"id": "HP:0001250", "label": "Seizure"}, "excluded": True},
+        {"type": {"label": "Ataxia", "id": "HP:0001251"}, "modifiers": []},
+    ],
+    "hpo_ids": ["HP:0000001", "HP:0000002"],
+    "note": "Seizure (HP:0001250)",
+}
+EXPECTED = [
+    ("Seizure", "HP:0001250", "$.phenotypicFeatures[0].type.id"),
+    ("Ataxia", "HP:0001251", "$.phenotypicFeatures[1].type.id"),
+    ("", "HP:0000001", "$.hpo_ids[0]"),
+    ("", "HP:0000002", "$.hpo_ids[1]"),
+    ("Seizure", "HP:0001250", "$.note"),
+]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_json(tmp_path, indent):
+    text = json.dumps(PHENOPACKET, indent=indent)
+    pairs = pairs_in(tmp_path, "a.json", text)
+    assert shown(pairs) == EXPECTED
+    for pair in pairs:
+        assert_in_place(pair, text)
+
+
+def test_the_key_gives_the_prefix(tmp_path):
+    pairs = pairs_in(tmp_path, "a.json", '{"hpo_id": "0001250", "hpo_name": "Seizure"}')
+    assert shown(pairs) == [("Seizure", "hpo:0001250", "$.hpo_id")]
+
+
+def test_json_lines(tmp_path):
+    text = '{"id": "X:1", "name": "Gout"}\n\n{"id": "X:2", "label": "Gu\\u00efllain", "n": 1e5}\n'
+    pairs = pairs_in(tmp_path, "a.jsonl", text)
+    assert shown(pairs) == [("Gout", "X:1", "$.id"), ("Guïllain", "X:2", "$.id")]
+    assert [pair.id.place.line for pair in pairs] == [1, 3]
+    assert pairs[1].names[0].at == -1  # escaped: cannot be replaced
+
+
+YAML = """\
+# a list
+features:
+  - type: {id: HP:0001250, label: 'Seizure'}
+  - id: "HP:0001251"
+    label: Ataxia
+hpo: [HP:0000001]
+"""
+
+
+def test_yaml(tmp_path):
+    pairs = pairs_in(tmp_path, "a.yaml", YAML)
+    assert [pair[:2] for pair in shown(pairs)] == [
+        ("Seizure", "HP:0001250"),
+        ("Ataxia", "HP:0001251"),
+        ("", "HP:0000001"),
+    ]
+    for pair in pairs:
+        assert_in_place(pair, YAML)
+    assert pairs_in(tmp_path, "b.yml", json.dumps(PHENOPACKET)) != []
+
+
+def test_linkml(tmp_path):
+    text = (
+        "permissible_values:\n  SEIZURE:\n    meaning: HP:0001250\n"
+        "  B:\n    title: Gout\n    meaning: X:1\n"
+    )
+    assert shown(pairs_in(tmp_path, "a.yaml", text)) == [
+        ("SEIZURE", "HP:0001250", "$.permissible_values.SEIZURE.meaning"),
+        ("Gout", "X:1", "$.permissible_values.B.meaning"),
+    ]
+
+
+def test_a_control_character_in_yaml(tmp_path):
+    with pytest.raises(BioelError) as error:
+        pairs_in(tmp_path, "a.yaml", "a: b\nc: x\x01y\n")
+    assert "found unacceptable character #x0001: special characters are not allowed, expec" in str(
+        error.value
+    )
+
+
+def test_aliases_are_read_once(tmp_path):
+    text = "a: &a {id: X:1, name: Gout}\n" + "".join(f"b{i}: [*a, *a]\n" for i in range(9))
+    assert len(pairs_in(tmp_path, "a.yaml", text)) == 1
+    bomb = "a0: &a0 [X:1]\n" + "".join(
+        f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 30)
+    )
+    assert len(pairs_in(tmp_path, "a.yaml", bomb)) == 1
+
+
+OBO = """\
+format-version: 1.2
+[Term]
+id: HP:0001250
+name: Seizure
+alt_id: HP:0002279
+is_a: HP:0012638 ! Abnormal nervous system physiology
+relationship: part_of X:1 ! Gout
+xref: MESH:D012640
+xref: X:3 "Fit"
+
+[Term]
+id: HP:0000057
+name: obsolete Clitoromegaly
+is_obsolete: true
+replaced_by: HP:0008665
+[Typedef]
+id: part_of
+name: part of
+"""
+
+
+def test_obo(tmp_path):
+    pairs = pairs_in(tmp_path, "a.obo", OBO)
+    assert sorted(pair[:2] for pair in shown(pairs)) == [
+        ("", "MESH:D012640"),
+        ("", "X:3"),
+        ("Abnormal nervous system physiology", "HP:0012638"),
+        ("Gout", "X:1"),
+        ("Seizure", "HP:0001250"),
+    ]
+    for pair in pairs:
+        assert_in_place(pair, OBO)
+
+
+@pytest.mark.parametrize(
+    "name, text, code",
+    [
+        ("a.txt", b"\x00\x01", "B600"),
+        ("a.md", "Caf\xe9".encode("latin1"), "B103"),
+        ("a.json", '{"id": "X:1"', "B601"),
+        ("a.json", '{"id": "X:1"]', "B601"),
+        ("a.json", '{"id": X:1}', "B601"),
+        ("a.json", "no JSON", "B601"),
+        ("a.json", "[" * 5000, "B601"),
+        ("a.jsonl", '{"id": "\\ux"}', "B601"),
+        ("a.yaml", "a: [", "B601"),
+        ("a.yaml", "[" * 3000, "B601"),
+        ("a.csv", 'id,name\n"X:1,Gout\n', "B126"),
+        ("a.xlsx", "not a workbook", "B104"),
+        ("a.txt", "", "B102"),
+    ],
+)
+def test_bad_files(tmp_path, name, text, code):
+    with pytest.raises(BioelError, match=code):
+        pairs_in(tmp_path, name, text)
+
+
+@pytest.mark.parametrize(
+    "name, piece",
+    [*(("a.json", n) for n in (1, 2, 3, 7, 30)), ("a.yaml", 1), ("a.txt", 15), ("a.txt", 40)],
+)
+def test_long_lines_are_read_in_pieces(tmp_path, monkeypatch, name, piece):
+    text = '[{"id": "X:1", "name": "Gout"}, {"n": 12, "id": "X:2", "name": "Mumps, \\"old\\""}, 1]'
+    if name == "a.txt":
+        text = "Gout (X:1), mumps (X:2) and X:123456 and a last word, " + text
+    whole = pairs_in(tmp_path, name, text)
+    monkeypatch.setattr("spacy_bioel.plugins.curation.sources._PIECE_LENGTH", piece)
+    pieces = pairs_in(tmp_path, name, text)
+    assert [pair.id.text for pair in pieces] == [pair.id.text for pair in whole]
+    if name != "a.txt":
+        assert shown(pieces) == shown(whole)
+
+
+def test_a_long_string_in_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr("spacy_bioel.plugins.curation.sources._PIECE_LENGTH", 100)
+    monkeypatch.setattr("spacy_bioel.plugins.curation.trees._MAX_STRING", 1000)
+    with pytest.raises(BioelError, match="B601"):
+        pairs_in(tmp_path, "a.json", '"' + "x" * 2000 + '"')
+
+
+def test_values_without_letters_are_no_names(tmp_path):
+    for value in ("null", "true", "1.5e3", "[]", "{}"):
+        assert shown(pairs_in(tmp_path, "a.json", f'{{"id": "X:1", "label": {value}}}')) == [
+            ("", "X:1", "$.id")
+        ]
+        assert shown(pairs_in(tmp_path, "a.yaml", f"id: X:1\nlabel: {value}\n"))[0][0] == ""
+    assert shown(pairs_in(tmp_path, "b.yaml", "id: X:1\nlabel: 'null'\n"))[0][0] == "null"
+
+
+def test_yaml_strings_by_alias(tmp_path):
+    text = "n: &n Gout\na: {id: X:1, label: *n}\nb: {id: X:2, label: *unknown}\n"
+    assert [pair[:2] for pair in shown(pairs_in(tmp_path, "a.yaml", text))] == [
+        ("Gout", "X:1"),
+        ("", "X:2"),
+    ]
+
+
+def test_long_names_and_spaces(tmp_path):
+    pairs = pairs_in(tmp_path, "a.csv", f"id,name\nX:1,{'gout ' * 2000}\n")
+    assert len(pairs[0].names[0].text) == 9999
+
+
+def test_folders(tmp_path):
+    for name in ("b.txt", "a/c.md", ".git/d.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    names = [path.relative_to(tmp_path).as_posix() for path in files_in([tmp_path])]
+    assert names == ["a/c.md", "b.txt"]
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("a.txt", "; " * 200_000 + "X:1"),
+        ("a.txt", "X:1 " * 20_000),
+        ("a.txt", "(" * 200_000 + "X:1)"),
+        ("a.csv", "X:1," * 20_000 + "X:1"),
+        ("a.csv", 'id,name\n"' + "a\n" * 900 + '"\n'),
+        ("a.json", "[" + '"X:1", ' * 20_000 + '"X:1"]'),
+        ("a.json", '{"a": "' + "\\\\" * 100_000 + '"}'),
+        ("a.md", "|" * 100_000 + "X:1"),
+    ],
+)
+def test_time_is_linear(tmp_path, name, text):
+    start = time.process_time()
+    pairs_in(tmp_path, name, text)
+    assert time.process_time() - start < 5
