@@ -129,12 +129,12 @@ PARTS = {
         "entities.genes": "Rules that choose the species of genes from the organisms in the "
         "document, and choose between genes with the same name by their other names in the "
         "document. As for all `entities` rules, `null` turns them off.",
-        "entities.notes": "Rules for clinical notes. Shorthand that is not defined in the document "
-        'is expanded ("HTN"), unless it is a name in the knowledge base or a mention in the '
-        "training texts. `clinical = true` also recognises short forms that are unambiguous only "
-        'in notes ("MR", "PE"); `measurements = true` links abnormal lab values: "Hb 7.2" as '
-        'anemia. For `mentions = "dictionary"` and, with '
-        '`clinical = true`, for `"spans+dictionary"`.',
+        "entities.notes": "Shorthand that is not defined in the document is expanded "
+        '("HTN"), unless it is a name in the knowledge base or a mention in the training texts. '
+        "For clinical notes, the plugin `clinical` has `spacy-bioel.Notes.v1` instead: "
+        "`clinical = true` also recognises short forms that are unambiguous only in notes "
+        '("MR", "PE"); `measurements = true` links abnormal lab values: "Hb 7.2" as anemia. '
+        'For `mentions = "dictionary"` and, with `clinical = true`, for `"spans+dictionary"`.',
         "entities.variants": "Rules that add the HGVS form, gene and dbSNP number of sequence "
         "variants. The rules also find variants if the linker itself looks for names.",
         "entities.chemicals": "Rules that find short forms defined in brackets after names of "

@@ -55,6 +55,11 @@ def registered_names(group: str) -> list[str]:
     return list(_registered(group))
 
 
+def all_names(group: str) -> list[str]:
+    """Return the names in a group, also those that known plugins would add."""
+    return [*registered_names(group), *missing_names(group)]
+
+
 def load_registered(group: str, name: str) -> Any:
     """Import what is registered under a name.
 

@@ -99,11 +99,11 @@ def test_a_folder_and_the_folder_within_are_two_rooms(root):
 
 def test_the_way_of_a_doc(root, monkeypatch):
     calls = [
-        ("", "kb/names.py", "Names.find", 11),
-        ("kb/names.py", "kb/names.py", "Names._find", 15),
+        ("", "kb/names.py", "Names.find", 9),
+        ("kb/names.py", "kb/names.py", "Names._find", 13),
         ("kb/names.py", "linking/pipe.py", "f", 99),
-        ("linking/pipe.py", "kb/names.py", "_rank", 21),
-        ("linking/pipe.py", "kb/names.py", "Names.find", 11),
+        ("linking/pipe.py", "kb/names.py", "_rank", 19),
+        ("linking/pipe.py", "kb/names.py", "Names.find", 9),
         ("linking/pipe.py", "entities/variants.py", "g", 1),
     ]
     monkeypatch.setattr(house, "calls_of_a_doc", lambda root: calls)

@@ -246,7 +246,9 @@ def command_lines(page: str) -> Iterator[list[str]]:
 
 
 def test_commands_have_the_options_that_are_shown():
-    found = [(page, arguments) for page in TODAY for arguments in command_lines(page)]
+    # That page adds a command.
+    pages = [page for page in TODAY if page != "docs/guides/plugins.md"]
+    found = [(page, arguments) for page in pages for arguments in command_lines(page)]
     assert [line for line in found if unknown_options(line[1])] == []
     assert len(found) > 100
 

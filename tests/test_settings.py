@@ -150,7 +150,7 @@ META = '{"lang": "en", "name": "x", "version": "1"}'
 UNKNOWN: list[tuple[dict[str, Any], str]] = [
     ({"thresold": 1}, "bioel_linker.thresold: unknown, did you mean nil_threshold?"),
     ({"ngram_search": {"@misc": "spacy-bioel.Ngrams.v1", "n": 4}}, "bioel_linker.ngram_search.n: "),
-    ({"entities": {"notes": {"clinicl": True}}}, "notes.clinicl: unknown, did you mean clinical?"),
+    ({"entities": {"genes": {"exclde": []}}}, "genes.exclde: unknown, "),
     ({"model": {"filterz": 3}}, "bioel_linker.model.filterz: unknown, did you mean filters?"),
     ({"model": {"dim": "wide"}}, "bioel_linker.model.dim: "),
 ]

@@ -20,7 +20,7 @@ from spacy_bioel import __version__
 from spacy_bioel.cli import card, console, corpora, documents, evaluate, kb_build, kb_show, train
 from spacy_bioel.errors import BioelError, Errors, crash_report
 from spacy_bioel.parallel import memory_errors
-from spacy_bioel.registered import COMMANDS, load_registered, missing_names, registered_names
+from spacy_bioel.registered import COMMANDS, all_names, load_registered
 
 # Errors for wrong paths and missing permissions (for a full disk, see `console.NO_ROOM`).
 _PATH_ERRORS = frozenset(
@@ -79,7 +79,7 @@ def _add_registered() -> None:
 
     A command that is missing, or cannot be imported, is hidden, and says so when it is run.
     """
-    for name in [*registered_names(COMMANDS), *missing_names(COMMANDS)]:
+    for name in all_names(COMMANDS):
         group, _, command = name.rpartition(" ")
         commands = kb_app if group == "kb" else app
         try:

@@ -34,6 +34,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import is_stream, replacing_text
 from spacy_bioel.io.open import BadRecord, skipping_bad
 from spacy_bioel.parallel import require_gpu
+from spacy_bioel.registered import PRESETS, all_names, load_registered
 from spacy_bioel.text.normalize import escape_formula
 from spacy_bioel.types import DOC_ENTS
 
@@ -307,11 +308,21 @@ GpuId = Annotated[
     Option(metavar="N", help="GPU to use, counted from 0; -1: the CPU.", callback=_use_gpu),
 ]
 
+
+def _check_preset(preset: str | None) -> str | None:
+    """Refuse an unknown preset. RAISES BioelError: [B661, B662, B663]"""
+    if preset is not None:
+        load_registered(PRESETS, preset)
+    return preset
+
+
 Preset = Annotated[
     str | None,
     Option(
+        metavar=" or ".join(all_names(PRESETS)),
+        callback=_check_preset,
         help="clinical: settings for clinical notes. Recognises shorthand and abnormal lab values, "
-        "and marks each mention as negated, historical, ..."
+        "and marks each mention as negated, historical, ...",
     ),
 ]
 

@@ -24,7 +24,7 @@ from spacy_bioel.cli import console
 from spacy_bioel.cli.link_options import LinkOptions, LinkRun, option_classes
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.kb.folder import has_columns
-from spacy_bioel.registered import ENGINES, load_registered
+from spacy_bioel.registered import ENGINES, all_names, load_registered
 
 if TYPE_CHECKING:
     from spacy_bioel.export.rows import Totals
@@ -95,7 +95,11 @@ def link_command(
         Option("--resume", help="Continue a run of the same command that was interrupted."),
     ] = False,
     engine: Annotated[
-        str, Option(help="spark: run on Spark, from and to JSONL or Parquet; OUT is a folder.")
+        str,
+        Option(
+            metavar=" or ".join([LOCAL, *all_names(ENGINES)]),
+            help="spark: run on Spark, from and to JSONL or Parquet; OUT is a folder.",
+        ),
     ] = LOCAL,
 ) -> None:
     """Find and link the mentions in texts.
