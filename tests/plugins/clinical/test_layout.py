@@ -12,7 +12,7 @@ from spacy_bioel.doc import get_links
 from spacy_bioel.plugins.clinical.layout import Node, read_layout, units_of
 from spacy_bioel.plugins.clinical.status import Context
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
 def outline(text: str) -> list[str]:

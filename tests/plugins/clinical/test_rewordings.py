@@ -29,7 +29,7 @@ NAMES = (
     "Transient global amnesia|Transposition of the great arteries|Hyperkalemia|Hyponatremia|"
     "Chronic pain|Abdominal pain|Undescended testis|Telangiectasia|Pain|Anemia"
 ).split("|")  # fmt: skip
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
 @pytest.fixture(scope="module")
