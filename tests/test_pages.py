@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 import spacy
+from tiny import is_installed
 
 from spacy_bioel.cli import main
 from spacy_bioel.io.formats import read_ontology
@@ -65,7 +66,7 @@ class Block(NamedTuple):
         if self.reason or self.title:
             return False
         is_made = self.needs == PACKAGE and TRAINED.is_dir()
-        if self.needs and not is_made and importlib.util.find_spec(self.needs) is None:
+        if self.needs and not is_made and not is_installed(self.needs):
             return False
         # Commands of other programs (pip, python -m spacy) are for the reader, and not run here.
         is_ours = re.search(r"^(bioel|echo|cat) ", self.text, re.M)

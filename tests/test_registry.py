@@ -1,17 +1,23 @@
 """Every name that setup.cfg registers can be resolved."""
 
 import re
+import subprocess
+import sys
 from configparser import ConfigParser
 from pathlib import Path
+from importlib.metadata import entry_points
 from typing import get_type_hints
 
 import pytest
 import spacy
+from tiny import is_installed, needs
 
+import spacy_bioel
 from spacy_bioel.cli.link_options import option_classes
 from spacy_bioel.registered import known_plugins
 
-SETUP = Path(__file__).parents[1] / "setup.cfg"
+ROOT = Path(__file__).parents[1]
+SETUP = ROOT / "setup.cfg"
 NAMES = {
     "console_scripts": ["bioel"],
     "spacy_factories": ["bioel_mentions", "bioel_linker"],
@@ -57,7 +63,7 @@ def test_setup_cfg_registers_these_names():
     assert registered() == NAMES
 
 
-@pytest.mark.parametrize("plugin", known_plugins())
+@pytest.mark.parametrize("plugin", [pytest.param(p, marks=needs(p)) for p in known_plugins()])
 def test_messages_know_what_a_plugin_registers(plugin):
     known = known_plugins()[plugin]
     groups = registered(plugin)
@@ -89,3 +95,18 @@ def test_factories_make_pipes():
     nlp.add_pipe("bioel_mentions")
     nlp.add_pipe("bioel_linker")
     assert nlp.pipe_names == NAMES["spacy_factories"]
+
+
+def test_what_is_tested_is_this_package(tmp_path):
+    """Also in processes that tests start, and if it is a copy without plugins."""
+    assert Path(spacy_bioel.__file__).parents[1] == ROOT
+    code = "import spacy_bioel; print(spacy_bioel.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == spacy_bioel.__file__
+    modules = {point.module for point in entry_points()}
+    registering = {m.split(".")[2] for m in modules if m.startswith("spacy_bioel.plugins.")}
+    assert registering == {
+        name for name in known_plugins() if is_installed(f"spacy_bioel.plugins.{name}")
+    }

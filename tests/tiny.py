@@ -62,8 +62,14 @@ VOCABULARY = {"vocabulary": 300, "width": 32}
 
 def needs(plugin: str) -> pytest.MarkDecorator:
     """Skip a test if a plugin has been removed."""
-    is_there = find_spec("spacy_bioel.plugins") and find_spec(f"spacy_bioel.plugins.{plugin}")
+    is_there = is_installed(f"spacy_bioel.plugins.{plugin}")
     return pytest.mark.skipif(not is_there, reason=f"needs the plugin {plugin}")
+
+
+def is_installed(module: str) -> bool:
+    """Whether a module can be found, in a package that may be missing as well."""
+    outer = module.rpartition(".")[0]
+    return (not outer or is_installed(outer)) and find_spec(module) is not None
 
 
 def blank() -> Language:
