@@ -10,6 +10,21 @@ import pytest
 import spacy
 
 ROOT = Path(__file__).parents[1]
+ALL = ("clinical", "contextual", "curation", "service", "spark")
+# Files of tests besides those in `plugins`: plugins without which they are left out.
+NEED = {
+    "test_expressions.py": ["clinical"],
+    "test_mistakes.py": ALL,
+    "test_notes_data.py": ["clinical"],
+    "test_pretraining.py": ["contextual"],
+    "test_prose.py": ALL,
+    "test_reference.py": ALL,
+    "faults/test_private_texts.py": ["service"],
+    "faults/test_slow_clients.py": ["service"],
+    "invariants/test_linear_time.py": ["clinical"],
+}
+PLUGINS = {path.parent.name for path in ROOT.glob("spacy_bioel/plugins/*/__init__.py")}
+collect_ignore = [file for file, plugins in NEED.items() if not PLUGINS.issuperset(plugins)]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -74,6 +74,7 @@ def dual_folder(kb_folder, checkpoint, texts, tmp_path_factory) -> Path:
 
     The checkpoint and the knowledge base of their training are deleted.
     """
+    pytest.importorskip("spacy_bioel.plugins.contextual", reason="needs the plugin contextual")
     folder = tmp_path_factory.mktemp("dual")
     shutil.copytree(kb_folder, folder / "kb")
     with fleeting(checkpoint, folder) as bert:

@@ -71,9 +71,9 @@ ROOMS: dict[str, list[str]] = {
     # Nothing imports a plugin, which may import all of the engine.
     "plugins": [],
 }
-PLUGINS = sorted(path.name for path in (ROOT / "plugins").iterdir() if path.is_dir())
+PLUGINS = sorted(path.parent.name for path in ROOT.glob("plugins/*/__init__.py"))
 ENGINE = [room for room in ROOMS if room != "plugins"]
-ROOMS |= {f"plugins/{name}": ENGINE for name in PLUGINS if name != "__pycache__"}
+ROOMS |= {f"plugins/{name}": ENGINE for name in PLUGINS}
 
 # Folder, or one file of it -> packages of others that it may import. A folder's list holds for all
 # of its files.

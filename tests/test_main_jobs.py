@@ -6,10 +6,12 @@ import pytest
 import srsly
 import typer
 from commands import unknown_options
+from tiny import needs
 
 from benchmarks import main_jobs, record
 
 
+@needs("curation")
 def test_commands_have_the_options_that_are_used():
     jobs = main_jobs.jobs()
     typed = [line for job in jobs for line in job.typed.replace("; ", " && ").split(" && ")]

@@ -4,8 +4,8 @@ import re
 import subprocess
 import sys
 from configparser import ConfigParser
+from importlib.metadata import distribution
 from pathlib import Path
-from importlib.metadata import entry_points
 from typing import get_type_hints
 
 import pytest
@@ -105,7 +105,7 @@ def test_what_is_tested_is_this_package(tmp_path):
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.stdout.strip() == spacy_bioel.__file__
-    modules = {point.module for point in entry_points()}
+    modules = {point.module for point in distribution("spacy-bioel").entry_points}
     registering = {m.split(".")[2] for m in modules if m.startswith("spacy_bioel.plugins.")}
     assert registering == {
         name for name in known_plugins() if is_installed(f"spacy_bioel.plugins.{name}")

@@ -20,8 +20,10 @@ from spacy.cli.debug_config import debug_config
 from spacy.language import Language
 from spacy.schemas import ConfigSchemaTraining
 from spacy.util import load_config, registry
+from tiny import needs
 
 from spacy_bioel.errors import BioelError
+from spacy_bioel.registered import known_plugins
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "training" / "configs"
@@ -74,8 +76,17 @@ PIPELINES = [
     for path in sorted(CONFIGS.rglob("*.cfg"))
     if "pretrain" not in path.stem and path.parent.name != "extends"
 ]
+CONTEXTUAL = known_plugins()["contextual"]["spacy"]
 each_config = pytest.mark.parametrize(
-    "path", PIPELINES, ids=lambda path: str(path.relative_to(CONFIGS))
+    "path",
+    [
+        pytest.param(
+            path,
+            id=str(path.relative_to(CONFIGS)),
+            marks=[needs("contextual")] if any(n in path.read_text() for n in CONTEXTUAL) else [],
+        )
+        for path in PIPELINES
+    ],
 )
 
 
@@ -233,6 +244,7 @@ def test_a_package_in_place_of_the_hub(tmp_path, monkeypatch):
     assert train.find_transformer(str(tmp_path)) == str(tmp_path)
 
 
+@needs("contextual")
 @pytest.mark.parametrize(
     ("given", "in_config", "expected"),
     [("", "null", None), ("", '"own"', "own"), ("other", '"own"', "other")],

@@ -52,6 +52,7 @@ from spacy_bioel.io.open import counting_kept, curie, open_binary
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.io.table import is_text_table, read_text_table
 from spacy_bioel.loading import find_detector, find_linker, load_model, require_linker, set_kb
+from spacy_bioel.registered import FORMATS, missing_names, refuse_if_missing
 from spacy_bioel.types import AnnotatedText
 
 
@@ -336,10 +337,13 @@ def outputs_of(names: Sequence[str], html: Path | None, *, xrefs: bool) -> dict[
     """Map each output name to the suffix that selects its format.
 
     xrefs (bool): Whether cross-references are written.
-    RAISES BioelError: [B198] for an unknown format, [B324] for a format without cross-references.
+    RAISES BioelError: [B198] for an unknown format, [B324] for a format without cross-references,
+        [B661] for one of a plugin that is missing.
     """
     outputs = {name: suffix_of(name, suffixes()) for name in names}
     for name, suffix in outputs.items():
+        if suffix in missing_names(FORMATS):
+            refuse_if_missing(FORMATS, suffix)
         if xrefs and suffix not in WITH_XREFS:
             raise BioelError(Errors.B324.format(path=name, option="--xrefs"))
     if html is not None:

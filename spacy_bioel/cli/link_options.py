@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, make_dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
@@ -76,9 +75,8 @@ def option_classes() -> list[type[LinkOptions]]:
 
 
 def _refused(option: str, error: BioelError) -> Any:
-    return Option(option, hidden=True, callback=partial(_raise_if_given, error))
+    def refuse(is_given: bool) -> None:
+        if is_given:
+            raise error
 
-
-def _raise_if_given(error: BioelError, is_given: bool) -> None:
-    if is_given:
-        raise error
+    return Option(option, hidden=True, callback=refuse)

@@ -32,7 +32,7 @@ from spacy_bioel.export.html import (
 )
 from spacy_bioel.export.rows import Document, JsonRow, LinkedText, to_row
 from spacy_bioel.files import replacing_file, replacing_folder
-from spacy_bioel.registered import FORMATS, load_registered, registered_names
+from spacy_bioel.registered import FORMATS, all_names, load_registered, registered_names
 from spacy_bioel.text.normalize import escape_formula, table_line
 from spacy_bioel.types import Link, preferred_name
 
@@ -293,7 +293,7 @@ WITH_FAILURES = WITH_XREFS | {".parquet"}
 
 def suffixes() -> tuple[str, ...]:
     """Return the suffixes of all formats, with those of plugins."""
-    return *SUFFIXES, *registered_names(FORMATS)
+    return *SUFFIXES, *all_names(FORMATS)
 
 
 def format_of(

@@ -10,7 +10,7 @@ from typing import Any
 
 import catalogue
 import pytest
-from tiny import blank
+from tiny import blank, needs
 
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.loading import import_code, load_model
@@ -171,6 +171,7 @@ def test_code_that_cannot_be_imported(bioel, tmp_path, code, message):
     assert done.err.startswith(f"error: [B502] The code in {path} cannot be imported: {message}")
 
 
+@needs("service")
 def test_the_service_answers_with_facts(home):
     pytest.importorskip("fastapi")
     from starlette.testclient import TestClient

@@ -13,7 +13,8 @@ from commands import COMMANDS, unknown_options
 def leaves(command: Any, path: str) -> Iterator[tuple[str, Any]]:
     yield path, command
     for name, inner in getattr(command, "commands", {}).items():
-        yield from leaves(inner, f"{path} {name}".strip())
+        if not inner.hidden:  # as one is whose plugin is missing
+            yield from leaves(inner, f"{path} {name}".strip())
 
 
 ALL = dict(leaves(COMMANDS, ""))

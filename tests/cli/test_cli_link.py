@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import spacy
 from spacy.tokens import DocBin
+from tiny import needs
 
 import spacy_bioel
 from spacy_bioel.cli.inputs import stream_documents
@@ -220,6 +221,7 @@ def test_a_record_without_a_text_fails_alone(bioel, model, tmp_path):
     assert len((tmp_path / "a.csv").read_text().splitlines()) == 2
 
 
+@needs("clinical")
 def test_a_folder_of_texts(bioel, model, tmp_path):
     folder = tmp_path / "notes"
     folder.mkdir()
@@ -267,6 +269,7 @@ def test_a_folder_of_texts(bioel, model, tmp_path):
     assert (one["id"], found_in(one)) == ("e", [("Narcan", "MESH:D009270")])
 
 
+@needs("clinical")
 def test_a_note(bioel, model, tmp_path):
     note = tmp_path / "note.txt"
     note.write_text("He was given\nNarcan. His father had\nnaloxone.\n", encoding="utf8")

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from browser import check_page, chromium
+from tiny import needs
 
 from spacy_bioel.export.pages import bins_of
 from spacy_bioel.kb.build import build_kb
@@ -223,6 +224,7 @@ def patients(tmp_path_factory) -> Path:
     return folder
 
 
+@needs("clinical")
 def test_findings_of_patients_on_timelines(bioel, kb, patients, tmp_path):
     page = tmp_path / "patients.html"
     bioel("patient", kb, patients, "-o", page)
@@ -264,6 +266,7 @@ def reports(bioel, kb, tmp_path) -> tuple[Path, Path]:
     return check, diff
 
 
+@needs("curation")
 def test_reports_begin_with_a_chart_of_all_verdicts(bioel, kb, reports, tmp_path):
     for page, caption in zip(
         reports, ("Number of each verdict.", "Number of each change."), strict=True
@@ -279,6 +282,8 @@ def test_reports_begin_with_a_chart_of_all_verdicts(bioel, kb, reports, tmp_path
     assert bars_of(tmp_path / "none.html", "Number of each verdict.") == {"agrees": 1}
 
 
+@needs("curation")
+@needs("clinical")
 def test_the_pages_in_a_browser(bioel, kb, kb_page, corpus, patients, reports, tmp_path):
     corpus_page, patient_page = tmp_path / "corpus.html", tmp_path / "patients.html"
     bioel("corpus", "check", *corpus, "--kb", kb, "--html", corpus_page)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny import needs
 
 from spacy_bioel.cli import inputs
 from spacy_bioel.export.rows import link_texts
@@ -48,6 +49,7 @@ def contents(path: Path) -> dict[str, bytes]:
     return {file.name.replace(path.name, "OUT"): file.read_bytes() for file in files}
 
 
+@needs("clinical")
 @pytest.mark.parametrize("suffix", [*OUTPUTS, "parquet"])
 def test_interrupted_and_resumed_is_as_if_it_had_never_stopped(
     bioel, model, notes, tmp_path, stop, monkeypatch, suffix
@@ -71,7 +73,7 @@ def test_interrupted_and_resumed_is_as_if_it_had_never_stopped(
     assert not partial.exists()
 
 
-@pytest.mark.parametrize("option", ["--affirmed", "--xrefs"])
+@pytest.mark.parametrize("option", [pytest.param("--affirmed", marks=needs("clinical")), "--xrefs"])
 def test_options_of_the_output_apply_to_both_parts(bioel, model, notes, tmp_path, stop, option):
     notes.write_text("No Narcan. Clonidine.\n" * 9)
     whole, out = tmp_path / "whole.jsonl", tmp_path / "out.jsonl"
@@ -171,6 +173,7 @@ def test_input_that_was_corrected_or_grew_after_that_place(
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
+@needs("clinical")
 @pytest.mark.parametrize(
     ("argv", "what"), [(("--context",), "--context"), (("--preset", "clinical"), "--preset")]
 )

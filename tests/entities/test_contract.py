@@ -11,7 +11,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.util import registry
-from tiny import blank, linking_nlp, links
+from tiny import blank, linking_nlp, links, needs
 
 import spacy_bioel
 from spacy_bioel.entities import Candidates, EntityRules, Mentions, Query
@@ -304,7 +304,10 @@ def test_results_of_another_form_are_an_error_of_the_rules_that_returned_them(kb
         assert "The rules mine (Careless)" in linked.error.message
 
 
-@pytest.mark.parametrize("fact", ["start", "id", "label", "context", "cui", "negated"])
+OF_CONTEXT = [pytest.param(name, marks=needs("clinical")) for name in ("context", "negated")]
+
+
+@pytest.mark.parametrize("fact", ["start", "id", "label", "cui", *OF_CONTEXT])
 def test_facts_do_not_take_the_names_of_fields(kb, fact):
     class Rules(EntityRules):
         fact_names = (fact,)

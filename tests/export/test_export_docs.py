@@ -10,6 +10,7 @@ from kb_files import made_kb
 from spacy import displacy
 from spacy.language import Language
 from spacy.tokens import Doc
+from tiny import needs
 
 import spacy_bioel
 from spacy_bioel.doc import set_links
@@ -44,6 +45,7 @@ def doc(nlp, kb) -> Doc:
     return doc
 
 
+@needs("clinical")
 def test_a_frame_has_a_row_a_link(doc, nlp):
     pd = pytest.importorskip("pandas")
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 
 import pytest
+from tiny import needs
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.export.formats import TextFormat, format_of, writing_brat
@@ -155,6 +156,7 @@ def test_characters_that_xml_cannot_hold_are_replaced():
     assert '<infon key="type">\ufffd</infon>' in found
 
 
+@needs("clinical")
 def test_csv(documents):
     header, *rows = csv.reader(io.StringIO(written(".csv", documents), newline=""))
     assert header == (

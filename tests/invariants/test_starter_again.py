@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from spacy.language import Language
 from spacy.tokens import Doc
+from tiny import needs
 
 import spacy_bioel
 from spacy_bioel.doc import get_links
@@ -23,6 +24,7 @@ TEXTS = [
     "Pt with CKD3 and HTN, denies SOB. K 6.2, Na 128. PE: no edema. Mother had DM2. ",
     "TP53, EGFR (c.2573T>G) and interleukin-6 (IL-6) in human lung adenocarcinoma, E. coli sepsis.",
 ]
+NAMES = ["starter", pytest.param("clinical", marks=needs("clinical"))]
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +79,7 @@ def check(nlp: Language, text: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.parametrize("name", ["starter", "clinical"])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_changed_doc_is_linked_like_a_fresh_one(request, name, text):
     nlp = request.getfixturevalue(name)
     assert len(get_links(nlp(text))) > 1
@@ -86,7 +88,7 @@ def test_a_changed_doc_is_linked_like_a_fresh_one(request, name, text):
 
 
 @pytest.mark.realdata
-@pytest.mark.parametrize("name", ["starter", "clinical"])
+@pytest.mark.parametrize("name", NAMES)
 def test_sixty_abstracts(request, name, data_folder):
     nlp = request.getfixturevalue(name)
     (path,) = data_folder.rglob("CDR_DevelopmentSet.PubTator.txt*")
@@ -96,6 +98,7 @@ def test_sixty_abstracts(request, name, data_folder):
         check(nlp, text.text, seed)
 
 
+@needs("clinical")
 def test_shorthand_of_a_batch_belongs_to_its_doc(clinical):
     """Linking that failed between two steps leaves nothing behind for the same Doc."""
     notes = clinical.get_pipe("bioel_linker").generator.rules.rules

@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from tiny import needs
 
 
+@needs("service")
+@needs("contextual")
 @pytest.mark.slow
 def test_the_cases_of_a_simulated_gpu():
     env = {name: value for name, value in os.environ.items() if "XDIST" not in name}

@@ -93,6 +93,7 @@ def test_a_window_over_all_tokens_cuts_nothing(last, cls_open):
 @pytest.fixture(scope="module")
 def transformer(kb_folder, checkpoint, texts) -> Language:
     """With random weights: probing is of any encoder."""
+    pytest.importorskip("spacy_bioel.plugins.contextual", reason="needs the plugin contextual")
     nlp = blank()
     model = {"@architectures": "spacy-bioel.TransformerNames.v1", "path": str(checkpoint)}
     nlp.add_pipe("bioel_linker", config={"kb": str(kb_folder), "model": model})

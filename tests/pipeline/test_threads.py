@@ -13,7 +13,7 @@ import spacy
 import torch
 from spacy.language import Language
 from spacy.tokens import Doc
-from tiny import examples, learn, sharing_nlp, step
+from tiny import examples, learn, needs, sharing_nlp, step
 
 from spacy_bioel.doc import get_links
 
@@ -106,6 +106,7 @@ def test_loaded_networks_predict(folder):
         assert not any(module.training for module in modules(worker))
 
 
+@needs("contextual")
 def test_networks_learn_only_in_update(checkpoint, texts):
     nlp = sharing_nlp(checkpoint)
     data = examples(nlp, texts)
@@ -117,6 +118,7 @@ def test_networks_learn_only_in_update(checkpoint, texts):
     assert modes(nlp) == {False}
 
 
+@needs("contextual")
 def test_networks_predict_after_an_update_that_failed(checkpoint, texts):
     nlp = sharing_nlp(checkpoint)
     learn(nlp, texts, updates=1)

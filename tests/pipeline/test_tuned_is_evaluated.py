@@ -8,7 +8,7 @@ import spacy
 from spacy.language import Language
 from spacy.util import load_config
 from test_failed_loads import MAKERS
-from tiny import VOCABULARY, linking_nlp, step
+from tiny import VOCABULARY, linking_nlp, needs, step
 from tiny import examples as examples_of
 
 from spacy_bioel.evaluation import fit
@@ -37,7 +37,10 @@ SHIPPED = {n: STARTER["components"]["bioel_linker"][n] for n in ("mentions", "ni
 SHIPPED["label_types"] = {"Disease": ["Disease"], "Chemical": ["Chemical"]}
 
 
-@pytest.fixture(params=["light", "shipped", "dual", "ontology"])
+DUAL = pytest.param("dual", marks=needs("contextual"))
+
+
+@pytest.fixture(params=["light", "shipped", DUAL, "ontology"])
 def nlp(request, kb_folder, checkpoint, texts) -> Language:
     """A pipeline of each kind, trained so little that every setting matters."""
     if request.param == "ontology":

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import spacy
+from tiny import needs
 
 from spacy_bioel import pipe as stored_pipe
 from spacy_bioel.errors import BioelError
@@ -57,6 +58,7 @@ def test_what_was_saved(bioel, model, tmp_path):
         bioel("verify", tmp_path / path, status=status)
 
 
+@needs("contextual")
 def test_each_bit_of_a_pipe_and_of_its_knowledge_base(model):
     files = [path for name in PIPES for path in saved_files(model / name)]
     in_kb = [
