@@ -1,6 +1,7 @@
 """Imports go one way: the table of layers, held against the source with `ast`."""
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from spacy_bioel.registered import SPACY, known_plugins
 
 ROOT = Path(__file__).parents[1] / "spacy_bioel"
 GROUND = ["types", "errors"]
@@ -142,6 +145,11 @@ EXTRAS = [
 ]
 
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
+CONFIGS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("assets/**/*.cfg"))
+# Names for configs -> plugin that registers them.
+OF_PLUGINS = {
+    name: plugin for plugin, offers in known_plugins().items() for name in offers.get(SPACY, ())
+}
 
 
 def imported_modules(tree: ast.AST) -> Iterator[str]:
@@ -150,6 +158,20 @@ def imported_modules(tree: ast.AST) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield f"{'.' * node.level}{node.module or ''}"
+
+
+def named_plugins(tree: ast.AST) -> Iterator[str]:
+    """Modules of plugins in strings, as for `import_module`, and plugins whose registered names are
+    values in a dict or of an argument, as in a default config."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if re.fullmatch(r"(spacy_bioel)?\.plugins\.[\w.]+", node.value):
+                yield f"spacy_bioel.{node.value.removeprefix('spacy_bioel').lstrip('.')}"
+        values = node.values if isinstance(node, ast.Dict) else []
+        values += [node.value] if isinstance(node, ast.keyword) else []
+        for value in values:
+            if isinstance(value, ast.Constant) and value.value in OF_PLUGINS:
+                yield f"spacy_bioel.plugins.{OF_PLUGINS[value.value]}"
 
 
 def room_of(file: str) -> str:
@@ -169,10 +191,15 @@ def arrows(root: Path = ROOT) -> dict[tuple[str, str], list[str]]:
     found: dict[tuple[str, str], list[str]] = {}
     for path in sorted(root.rglob("*.py")):
         file = path.relative_to(root).as_posix()
-        for module in imported_modules(ast.parse(path.read_text(encoding="utf8"))):
+        tree = ast.parse(path.read_text(encoding="utf8"))
+        for module in [*imported_modules(tree), *named_plugins(tree)]:
             if module.partition(".")[0] == "spacy_bioel":
                 pair = room_of(file), room_of_module(module)
                 found.setdefault(pair, []).append(file)
+    for file in CONFIGS:
+        for name in re.findall(r'^\S+ = "(.+)"$', (root / file).read_text("utf8"), re.M):
+            if name in OF_PLUGINS:
+                found.setdefault(("assets", f"plugins/{OF_PLUGINS[name]}"), []).append(file)
     return {pair: files for pair, files in found.items() if pair[0] != pair[1]}
 
 
@@ -180,7 +207,7 @@ def against_the_table(found: dict[tuple[str, str], list[str]]) -> list[str]:
     return [
         f"{', '.join(files)}: {second}"
         for (first, second), files in found.items()
-        if second not in ROOMS[first]
+        if second not in ROOMS.get(first, ())
     ]
 
 
@@ -217,28 +244,35 @@ def test_no_two_rooms_import_each_other():
     assert [pair for pair in found if pair[::-1] in found and pair[0] < pair[1]] == []
 
 
-@pytest.mark.parametrize(
-    "file, line, wrong",
-    [
-        ("text/normalize.py", "from spacy_bioel.kb.knowledge_base import search_names", "kb"),
-        ("report.py", "from spacy_bioel.plugins.service import Limits", "plugins/service"),
-        (
-            "linking/decide.py",
-            "def f(): import spacy_bioel.plugins.contextual.networks",
-            "plugins/contextual",
-        ),
-        (
-            "plugins/service/app.py",
-            "from spacy_bioel.plugins.clinical import layout",
-            "plugins/clinical",
-        ),
-    ],
-)
+PLANTED = [
+    ("text/normalize.py", "from spacy_bioel.kb.knowledge_base import search_names", "kb"),
+    ("report.py", "from spacy_bioel.plugins.service import Limits", "plugins/service"),
+    ("linking/decide.py", "def f(): import spacy_bioel.plugins.contextual", "plugins/contextual"),
+    ("doc.py", "if TYPE_CHECKING: import spacy_bioel.plugins.spark.spark", "plugins/spark"),
+    ("loading.py", 'import_module("spacy_bioel.plugins.curation.check")', "plugins/curation"),
+    ("export/rows.py", 'import_module(".plugins.service", "spacy_bioel")', "plugins/service"),
+    ("factories.py", 'RULES = {"notes": {"@misc": "spacy-bioel.Notes.v1"}}', "plugins/clinical"),
+    ("settings.py", 'PIPE = dict(factory="bioel_context")', "plugins/clinical"),
+    ("assets/fine_tune.cfg", '@architectures = "spacy-bioel.DualEncoder.v1"', "plugins/contextual"),
+    (
+        "plugins/service/app.py",
+        "from spacy_bioel.plugins.clinical import layout",
+        "plugins/clinical",
+    ),
+]
+
+
+@pytest.mark.parametrize("file, line, wrong", PLANTED)
 def test_a_planted_import_is_refused(tmp_path, file, line, wrong):
-    shutil.copytree(ROOT, tmp_path / "copy")
-    path = tmp_path / "copy" / file
+    for plugin in re.findall(r"plugins/(\w+)", f"{file} {wrong}"):
+        if plugin not in PLUGINS:
+            pytest.skip(f"needs the plugin {plugin}")
+    for name in (*FILES, *CONFIGS):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    path = tmp_path / file
     path.write_text(path.read_text("utf8") + f"\n\n{line}\n", encoding="utf8")
-    assert against_the_table(arrows(tmp_path / "copy")) == [f"{file}: {wrong}"]
+    assert against_the_table(arrows(tmp_path)) == [f"{file}: {wrong}"]
 
 
 def test_factories_import_nothing_slow():
@@ -246,6 +280,21 @@ def test_factories_import_nothing_slow():
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     found = {name.partition(".")[0] for node in imports for name in imported_modules(node)}
     assert found & SLOW == set()
+
+
+@pytest.mark.parametrize(
+    "plugin", [name for name in PLUGINS if f"plugins/{name}/factories.py" in FILES]
+)
+def test_factories_of_a_plugin_import_little(plugin):
+    """spaCy imports them with every pipeline, so nothing that is slow or may be missing."""
+    code = f"""
+import sys, spacy, spacy_bioel.settings, spacy_bioel.types
+before = set(sys.modules)
+import spacy_bioel.plugins.{plugin}.factories
+print(*sorted(sys.modules.keys() - before))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert all(name.startswith("spacy_bioel.plugins") for name in done.stdout.split())
 
 
 def test_the_package_itself_imports_nothing_but_when_it_is_asked_to():
@@ -267,7 +316,8 @@ main(["serve", "--help"])
 
 
 def test_the_table_names_only_rooms_that_exist():
-    assert sorted({room_of(file) for file in FILES}) == sorted(ROOMS)
+    rooms = {room_of(file) for file in FILES}
+    assert sorted(rooms) == sorted(room for room in ROOMS if PLUGINS or room != "plugins")
 
 
 def modules_of(file: str) -> Iterator[str]:
