@@ -75,8 +75,9 @@ def option_classes() -> list[type[LinkOptions]]:
 
 
 def _refused(option: str, error: BioelError) -> Any:
-    def refuse(is_given: bool) -> None:
+    def refuse(is_given: bool) -> bool:
         if is_given:
             raise error
+        return is_given
 
     return Option(option, hidden=True, callback=refuse)
