@@ -398,7 +398,8 @@ def reason_of(link: Link, *, nil_threshold: float | None = None) -> str:
         return f"NIL: {' and '.join(tied)} scored equally ({best.score:.2f})."
     decision, relation = ("Linked", "above") if link.ids else ("NIL", "below")
     threshold = "" if nil_threshold is None else f" ({nil_threshold:g})"
+    concept = f"{best.name} ({best.id})" if best.name else f"{best.id}, an id from your rules,"
     return (
-        f"{decision}: {best.name} ({best.id}) scored highest ({best.score:.2f}), "
+        f"{decision}: {concept} scored highest ({best.score:.2f}), "
         f"{relation} nil_threshold{threshold}."
     )

@@ -90,6 +90,9 @@ def _adapt(
     kb: KbSetting | None,
     label_types: Mapping[str, list[str]],
 ) -> None:
+    """Adapt the pipes. RAISES BioelError: [B573] if there are none, [B051] without gold mentions,
+    [B576] if dev has other labels, [B575] if `kb` has a label that nothing else has; the same
+    errors as `choose_starts` and `Linker.set_kb`."""
     # `spacy debug data` makes an optimizer without replacing variables in its settings.
     nlp.config["training"]["optimizer"] = nlp.config.interpolate()["training"]["optimizer"]
     taken_over = nlp.meta.get("_sourced_vectors_hashes", {})  # names, as spaCy remembers them
@@ -110,6 +113,14 @@ def _adapt(
     known = detector.labels
     if not own:
         raise BioelError(Errors.B051.format(key=key))
+    if in_dev and {*own}.isdisjoint(in_dev):
+        raise BioelError(Errors.B576.format(train=", ".join(own), dev=", ".join(in_dev)))
+    if isinstance(kb, str) and label_and_folder(kb)[0]:
+        kb = dict([label_and_folder(kb)])
+    for label, folder in kb.items() if isinstance(kb, dict) else ():
+        if label not in (every := dict.fromkeys([*own, *known])):
+            labels_known = ", ".join(every)
+            raise BioelError(Errors.B575.format(label=label, folder=folder, known=labels_known))
     found = {} if listens(detector.model) else _count_found(detector, train[:_MAX_DOCUMENTS])
     starts = choose_starts(own, known, found, told=told)
     for label, start in starts.items():
@@ -251,8 +262,6 @@ def _adapt_linker(
         if isinstance(cfg["kb"], dict):
             cfg["kb"] = renamed(cfg["kb"], labels) or folders_of(cfg["kb"])
         return
-    if isinstance(kb, str) and label_and_folder(kb)[0]:
-        kb = dict([label_and_folder(kb)])
     if isinstance(kb, dict):
         kept = labels.keys() - kb.keys()
     before = cfg["kb"]

@@ -193,7 +193,7 @@ def require_gpu(gpu_id: int) -> None:
     if gpu_id >= (n := torch.cuda.device_count()) and not torch.backends.mps.is_available():
         found, remedy = f"finds {n}, counted from 0", "Check nvidia-smi and CUDA_VISIBLE_DEVICES"
         if not torch.backends.cuda.is_built():
-            found, remedy = "is built without CUDA", "Install a build for CUDA (docs/install.md)"
+            found, remedy = "is built without CUDA", "Install a build for CUDA"
         about = {"version": torch.__version__, "found": found, "remedy": remedy}
         raise BioelError(Errors.B650.format(gpu_id=gpu_id, **about))
     try:

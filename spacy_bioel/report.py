@@ -310,7 +310,7 @@ def _of_change(explanation: Explanation, rule_reason: str, *, is_name: bool) -> 
     if not explanation.candidates:
         return ""
     best = explanation.candidates[0]
-    if best.of_string is None and explanation.ids == (best.id,):
+    if best.of_string is None and best.name and explanation.ids == (best.id,):
         sentence = (
             "The mention is not a name of this concept: the concept was found through a short form,"
             " another spelling, or the same gene symbol in another species."

@@ -78,6 +78,7 @@ TEXTS = {
     "by_pipeline.jsonl": '{"id": "1", "text": "Fever and cough.", "links": [{"ids": ["X:1"], '
     '"candidates": [{"id": "X:1", "score": 1, "name": "fever", "evidence": "dense"}]}]}\n',
     "broken.jsonl": '{"id": "X:1", "names": ["Fever"]}\n{"id": "X:2", "names": ["Cough"]\n',
+    "name.jsonl": '{"id": "X:1", "name": "Fever"}\n',
     "number.jsonl": '{"id": 1, "names": ["Fever"]}\n',
     "no_text.jsonl": '{"id": "1", "body": "Fever"}\n',
     "binary.dat": "\0\1\n",

@@ -305,7 +305,7 @@ def _use_gpu(gpu_id: int) -> int:
 
 GpuId = Annotated[
     int,
-    Option(metavar="N", help="GPU to use, counted from 0; -1: the CPU.", callback=_use_gpu),
+    Option(metavar="N", help="GPU to use, counted from 0; -1: the CPU.", callback=_use_gpu, min=-1),
 ]
 
 

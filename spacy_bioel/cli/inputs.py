@@ -31,7 +31,7 @@ from spacy_bioel.cli.console import (
     writing,
 )
 from spacy_bioel.corpus import declare_labels, doc_to_text, read_docs, read_texts
-from spacy_bioel.errors import BioelError, Errors, Warnings, shortened
+from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings, shortened
 from spacy_bioel.evaluation.run import check_gold, with_ids_by_xrefs
 from spacy_bioel.export.formats import (
     WITH_FAILURES,
@@ -51,6 +51,7 @@ from spacy_bioel.io.jsonl import read_documents_jsonl
 from spacy_bioel.io.open import counting_kept, curie, open_binary
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.io.table import is_text_table, read_text_table
+from spacy_bioel.kb.folder import label_and_folder
 from spacy_bioel.loading import find_detector, find_linker, load_model, require_linker, set_kb
 from spacy_bioel.registered import FORMATS, missing_names, refuse_if_missing
 from spacy_bioel.types import AnnotatedText
@@ -69,6 +70,8 @@ def load_with_mapped_gold(
 
     kb (str | None): Replaces the pipeline's knowledge base, or with "LABEL=KB", that of one label.
     xrefs (bool): Whether cross-references of concepts are gold ids of these concepts.
+    Warns [W480] if neither the gold mentions nor the detector have this label.
+
     RAISES BioelError: [B369] if the detector lacks a label; the same errors as
         `stream_mapped_gold`, `with_ids_by_xrefs` and `check_gold`.
     """
@@ -82,6 +85,11 @@ def load_with_mapped_gold(
                 raise BioelError(Errors.B369.format(gold=old, label=new, known=known))
     if kb is not None:
         set_kb(nlp, kb, model)
+        label, folder = label_and_folder(kb)
+        labels = {mention.label for text in texts for mention in text.mentions} - {""}
+        if label and label not in {*labels, *(detector.labels if detector else ())}:
+            about = {"folder": folder, "known": ", ".join(sorted(labels))}
+            LOGGER.warning(Warnings.W480.format(label=label, **about))
     if xrefs:
         texts = with_ids_by_xrefs(texts, require_linker(nlp, model).kb)
     check_gold(texts, find_linker(nlp), gold)

@@ -40,7 +40,9 @@ def train_command(
 
     from spacy_bioel.kb.bundled import ASSETS_FOLDER
     from spacy_bioel.loading import config_errors, load_model
+    from spacy_bioel.models.torch_io import require_torch
 
+    require_torch()
     check_out(out, {"MODEL": model, "TRAIN": train, "DEV": dev, "the knowledge base": kb})
     nlp = load_model(model)
     if not {"bioel_mentions", "bioel_linker"}.issubset(nlp.pipe_names):

@@ -30,15 +30,18 @@ from spacy_bioel.dictionary.span_matches import (
     read_words,
 )
 from spacy_bioel.dictionary.unambiguous import (
-    MAX_ACRONYM_LENGTH,
     MIN_NAME_LENGTH,
-    common_words,
     correct_words,
     is_acronym,
     is_in_capitals,
     why_not_name,
 )
-from spacy_bioel.dictionary.written_forms import WrittenForms, has_mostly_codes, is_common_word
+from spacy_bioel.dictionary.written_forms import (
+    WrittenForms,
+    are_words_in_capitals,
+    has_mostly_codes,
+    is_common_word,
+)
 from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.explanation import Considered, Trace
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
@@ -67,7 +70,7 @@ from spacy_bioel.types import BoolArray, DoubleArray, IntArray
 # one-word name; word order; words of the same family ("bowing", "bowed"); the last two combined.
 EQUAL, SPELLED, ADJECTIVE, ORDERED, FAMILY, FAMILY_ORDERED = range(6)
 _OTHER_MEANING = FAMILY_ORDERED + 1
-_SAMPLE_SIZE = 1000  # concepts or names sampled to estimate properties of a knowledge base
+_SAMPLE_SIZE = 1000  # concepts sampled to estimate how many are below each
 # A concept with fewer descendants than this is never too general: with small knowledge bases, users
 # want mentions of general concepts too.
 _MIN_BELOW_TOO_GENERAL = 100
@@ -139,7 +142,7 @@ class DictionaryLookup:
         match_string = partial(_most_similar_name, kb, self.bags_of_words)
         self._match_string = lru_cache(maxsize=1 << 16)(match_string)
         self.too_general = _concepts_above_most(kb)
-        self.ignores_capitals = _are_words_in_capitals(kb)
+        self.ignores_capitals = are_words_in_capitals(kb)
         self.has_codes = has_mostly_codes(kb)
         self.written_forms = WrittenForms(kb)
         known_words = (*self.bags_of_words.words, *nouns, *AMOUNT_WORDS)
@@ -504,22 +507,6 @@ def _concepts_above_most(kb: KnowledgeBase) -> BoolArray:
         descendant, concept = np.divmod(new, n)
     n_below = np.bincount(pairs % max(n, 1), minlength=n) * step
     return n_below > max(n / 2, _MIN_BELOW_TOO_GENERAL)
-
-
-def _are_words_in_capitals(kb: KnowledgeBase) -> bool:
-    """Return whether names are words written in capitals, so that case carries no information.
-
-    This is common in hospital exports. Gene symbols do not count as words.
-    """
-
-    def is_word(lowered: str) -> bool:
-        is_long = len(lowered) > MAX_ACRONYM_LENGTH
-        return lowered.isalpha() and (is_long or lowered in common_words())
-
-    names = kb.names.take(np.arange(0, kb.n_names, max(1, kb.n_names // _SAMPLE_SIZE)))
-    n_in_capitals = sum(name == name.upper() for name in names)
-    n_with_word = sum(any(map(is_word, name.lower().split())) for name in names)
-    return 10 * n_in_capitals >= 9 * len(names) and 2 * n_with_word > len(names)
 
 
 def _needs_case(name: str) -> bool:

@@ -216,6 +216,7 @@ def _expand_short_forms(
                 words.can_begin[begin:stop] = words.can_end[begin:stop] = False
                 words.can_begin[begin] = words.can_end[stop - 1] = True
                 words.is_short_form[begin:stop] = True
+                words.token[stop - 1] = tokens.start + last  # the bracket in "H(2)CO(3)"
                 words.separator[begin + 1 : stop] = NOTHING  # "Na: 124"
                 words.expanded |= dict.fromkeys(range(begin, stop), []) | {begin: long_form}
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from spacy_bioel.dictionary.unambiguous import common_words
+from spacy_bioel.dictionary.unambiguous import MAX_ACRONYM_LENGTH, common_words
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import GREEK, normalize_name
 
@@ -48,6 +48,22 @@ def has_mostly_codes(kb: KnowledgeBase) -> bool:
     """Whether most names are codes, so that names that are words need their case."""
     names = kb.names.take(np.arange(0, kb.n_names, max(1, kb.n_names // _N_SAMPLED_NAMES)))
     return 2 * sum(map(is_code_name, names)) > len(names)
+
+
+def are_words_in_capitals(kb: KnowledgeBase) -> bool:
+    """Return whether names are words written in capitals, so that case carries no information.
+
+    This is common in hospital exports. Gene symbols do not count as words.
+    """
+
+    def is_word(lowered: str) -> bool:
+        is_long = len(lowered) > MAX_ACRONYM_LENGTH
+        return lowered.isalpha() and (is_long or lowered in common_words())
+
+    names = kb.names.take(np.arange(0, kb.n_names, max(1, kb.n_names // _N_SAMPLED_NAMES)))
+    n_in_capitals = sum(name == name.upper() for name in names)
+    n_with_word = sum(any(map(is_word, name.lower().split())) for name in names)
+    return 10 * n_in_capitals >= 9 * len(names) and 2 * n_with_word > len(names)
 
 
 # Words after a name of a product that is a common word: "the Rapid assay".

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
-from spacy_bioel.doc import long_forms
+from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.settings import LinkerSettings
@@ -124,10 +124,11 @@ class Mentions:
         owners: list[int] = []
         texts: list[str] = []
         for doc_index, doc_spans in enumerate(spans):
+            document = text_of(docs[doc_index])
             forms = long_forms(docs[doc_index]) if settings.abbreviations else None
             for span in doc_spans:
                 text = span.text
-                for start, end, plain in list(subscripts(text))[::-1]:
+                for start, end, plain in list(subscripts(text, document))[::-1]:
                     text = text[:start] + plain + text[end:]
                 if forms:
                     text = expand_abbreviations(text, partial(forms.at, span.start_char))

@@ -22,9 +22,12 @@ from spacy_bioel.doc import long_forms, text_of, texts_of
 from spacy_bioel.entities import Candidates, EntityRules, LinkerKnowledge, Mentions, Query, Rank
 from spacy_bioel.entities.homonyms import HomonymResolver, WordsOfDocument
 from spacy_bioel.entities.organism_genes import (
+    organism_of_gene,
     organism_of_ortholog,
+    organisms_of,
     ortholog_organisms,
     orthologs_of,
+    symbols_of,
     with_organism_genes,
     with_orthologs,
 )
@@ -242,7 +245,7 @@ class Genes(EntityRules):
         for span, link, owner in zip(mentions.spans, links, mentions.owners, strict=False):
             kb = self.knowledge.kb_of(span.label_)
             sentence = self._species_sentence(link, organisms[owner], kb)
-            if sentence and link.ids and _organism_of(kb, link.ids[0]):
+            if sentence and link.ids and organism_of_gene(kb, link.ids[0]):
                 words = WordsOfDocument(texts[owner])
                 other = self._resolver_of(kb).other_name(link.ids[0], span.text, words)
                 if other and other not in span.text:
@@ -255,7 +258,7 @@ class Genes(EntityRules):
     ) -> str:
         """Explain how a document's words for each organism affected a link's best candidate."""
         id = link.candidates[0].id if link.candidates else ""
-        organism = _organism_of(kb, id)
+        organism = organism_of_gene(kb, id)
         if id.startswith("NCBIGene:") and kb.find(id) < 0:
             organism = organism_of_ortholog(id)
         if not organism or self.knowledge is None:
@@ -301,12 +304,6 @@ def _organisms_in(links: Sequence[tuple[Span, Link]], text: str) -> dict[str, li
         if end not in ends:
             organisms.setdefault(id, []).append(text[start:end])
     return organisms
-
-
-def _organism_of(kb: KnowledgeBase, id: str) -> str:
-    """Return the organism of a gene; "" for other concepts."""
-    row = kb.find(id)
-    return organism_among(kb.types_of(row)) if row >= 0 else ""
 
 
 # Words before and after a gene name: "human TERT gene", "p-AKT".
@@ -432,7 +429,7 @@ def _species_candidates_in(
     }
     ranked = candidates.rank(list(wanted))
     of_mentions = candidates.of_mentions
-    organism_of = _organisms_of(kb, [*(of_mentions[i] for i in indices), *ranked.values()])
+    organism_of = organisms_of(kb, [*(of_mentions[i] for i in indices), *ranked.values()])
     always = [HUMAN] if HUMAN in kb.type_names else []
     made: dict[_MentionKey, SpeciesCandidates] = {}
     genes_of: dict[int, SpeciesCandidates] = {}
@@ -464,11 +461,11 @@ def _add_genes_by_symbol(
         key: [found.genes[organism][0].id for organism in sorted(found.named)]
         for key, found in candidates_of.items()
     }
-    symbol_of = _symbols_of(kb, chain.from_iterable(best_ids.values()))
+    symbol_of = symbols_of(kb, chain.from_iterable(best_ids.values()))
     wanted = {(symbol_of[id], key[1]): None for key, ids in best_ids.items() for id in ids}
     ranked = rank(list(wanted))
-    organism_of = _organisms_of(kb, ranked.values())
-    ranked_symbol_of = _symbols_of(kb, organism_of)
+    organism_of = organisms_of(kb, ranked.values())
+    ranked_symbol_of = symbols_of(kb, organism_of)
     for key, ids in best_ids.items():
         # The most frequent symbol comes first: `add` does not replace an organism's gene.
         for symbol, _ in Counter(symbol_of[id] for id in ids).most_common():
@@ -498,22 +495,3 @@ def _spellings_of(query: str, *texts: str) -> tuple[str, ...]:
     for text in (*texts, query):
         spellings += other_spellings(text)
     return tuple(dict.fromkeys(filter(None, spellings)))
-
-
-def _symbols_of(kb: KnowledgeBase, ids: Iterable[str]) -> dict[str, str]:
-    """Return the normalised preferred names of concepts, by id."""
-    ids = list(dict.fromkeys(ids))
-    rows = kb.preferred_rows(kb.find_all(ids))
-    return dict(zip(ids, normalize_names(kb.names.take(rows)), strict=True))
-
-
-def _organisms_of(kb: KnowledgeBase, candidates: Iterable[Sequence[Candidate]]) -> dict[str, str]:
-    """Return the organisms of candidates by id, leaving out candidates without an organism."""
-    ids = sorted({c.id for of_string in candidates for c in of_string})
-    organisms = map(organism_among, kb.types_of_all(kb.find_all(ids)))
-    return {id: organism for id, organism in zip(ids, organisms, strict=True) if organism}
-
-
-def organism_among(types: Iterable[str]) -> str:
-    """Return the organism among a concept's types, or ""."""
-    return next((t for t in types if t.startswith(ORGANISM)), "")

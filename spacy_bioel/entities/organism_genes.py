@@ -14,7 +14,7 @@ from __future__ import annotations
 import lzma
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -184,3 +184,28 @@ def with_orthologs(
                 gene = Candidate(ids[name], score, text, "exact", kb.fingerprint)
                 result.add([gene], {gene.id: organism}, by_symbol=i >= len(spellings))
     return result
+
+
+def organism_of_gene(kb: KnowledgeBase, id: str) -> str:
+    """Return the organism of a gene; "" for other concepts."""
+    row = kb.find(id)
+    return _organism_among(kb.types_of(row)) if row >= 0 else ""
+
+
+def symbols_of(kb: KnowledgeBase, ids: Iterable[str]) -> dict[str, str]:
+    """Return the normalised preferred names of concepts, by id."""
+    ids = list(dict.fromkeys(ids))
+    rows = kb.preferred_rows(kb.find_all(ids))
+    return dict(zip(ids, normalize_names(kb.names.take(rows)), strict=True))
+
+
+def organisms_of(kb: KnowledgeBase, candidates: Iterable[Sequence[Candidate]]) -> dict[str, str]:
+    """Return the organisms of candidates by id, leaving out candidates without an organism."""
+    ids = sorted({c.id for of_string in candidates for c in of_string})
+    organisms = map(_organism_among, kb.types_of_all(kb.find_all(ids)))
+    return {id: organism for id, organism in zip(ids, organisms, strict=True) if organism}
+
+
+def _organism_among(types: Iterable[str]) -> str:
+    """Return the organism among a concept's types, or ""."""
+    return next((t for t in types if t.startswith(ORGANISM)), "")

@@ -164,7 +164,7 @@ class RuleSet:
         Words with subscripts in brackets are short forms too.
         """
         text = text_of(doc)
-        forms = {text[start:end]: plain for start, end, plain in subscripts(text)}
+        forms = {text[start:end]: plain for start, end, plain in subscripts(text, text)}
         for _, rules in self.overriding("short_forms"):
             forms |= _run(rules, "short_forms", doc)
         return forms | (long_forms(doc) if settings.abbreviations else LongForms())

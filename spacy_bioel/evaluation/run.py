@@ -19,6 +19,7 @@ from spacy_bioel.doc import get_links, with_gold_mentions
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings, shortened
 from spacy_bioel.evaluation import protocols
 from spacy_bioel.evaluation.evaluate import Figure, GoldLookup, evaluate_links
+from spacy_bioel.evaluation.scorers import MAX_UNKNOWN_SHARE
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.linking.validation import check_gold_ids
@@ -98,9 +99,17 @@ def check_gold(texts: Texts, linker: Linker | None, path: Path) -> None:
 
 
 def warn_of_labels(texts: Texts, links: Predicted) -> None:
-    """Warn [W457] if no prediction has a label that counts, of those that documents annotate."""
+    """Warn [W457] if no prediction has a label that counts, of those that documents annotate, and
+    [W458] if documents do not say what they annotate, and many predictions have other labels."""
     counted = {label for text in texts for label in text.annotates}
-    found = {link.label for of_text in links.get(False, ()) for link in of_text}
+    found = Counter(link.label for of_text in links.get(False, ()) for link in of_text)
+    gold = {mention.label for text in texts for mention in text.mentions} - {""}
+    others = sorted(found.keys() - gold)
+    n = sum(found[label] for label in others)
+    if not counted and gold & found.keys() and n > MAX_UNKNOWN_SHARE * found.total():
+        annotates = " ".join(f"--annotates {label}" for label in sorted(gold))
+        about = {"n": n, "total": found.total(), "annotates": annotates}
+        LOGGER.warning(Warnings.W458.format(found=", ".join(others), **about))
     if found and counted.isdisjoint(found) and all(text.annotates for text in texts):
         known = shortened(", ".join(sorted(found)))
         about = {"counted": ", ".join(sorted(counted)), "found": known, "first": min(counted)}

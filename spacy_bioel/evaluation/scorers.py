@@ -31,7 +31,7 @@ from spacy_bioel.types import Link, Mention
 ScoreDict = dict[str, Any]
 Scorer = Callable[..., ScoreDict]
 GoldAndLinks = tuple[list[Mention], list[Link]]
-_MAX_UNKNOWN_SHARE = 0.2  # of the mentions found, with labels that no gold mention has
+MAX_UNKNOWN_SHARE = 0.2  # of the mentions found, with labels that no gold mention has
 _PRINTED = "sc"  # the span group whose scores `spacy evaluate` prints
 
 
@@ -117,7 +117,7 @@ def _check_unknown_labels(pairs: Sequence[GoldAndLinks]) -> None:
     n_found = Counter(link.label for _, links in pairs for link in links)
     labels = sorted(set(n_found) - annotated)
     share = sum(n_found[label] for label in labels) / max(1, n_found.total())
-    if annotated and share > _MAX_UNKNOWN_SHARE:
+    if annotated and share > MAX_UNKNOWN_SHARE:
         names = {"labels": ", ".join(labels), "known": ", ".join(sorted(annotated))}
         warnings.warn(Warnings.W382.format(**names), stacklevel=2)  # shown once
 

@@ -48,7 +48,7 @@ ONTOLOGY_FORMATS: Formats[Concept] = {
         read_cellxgene_json,
         r'\{\s*"[^":_]+[:_][^"]+"\s*:\s*\{',  # Cellosaurus ids have "_": CVCL_0001
     ),
-    "jsonl": (read_concepts_jsonl, r'(\[\s*)?\{.*"(names|replaced_by)"\s*:'),
+    "jsonl": (read_concepts_jsonl, r'(\[\s*)?\{\s*"\w+"\s*:'),
     "ctd": (read_ctd, r"#(?s:.*)\n# (Disease|Chemical)Name[\t,]"),
     "clinvar": (read_clinvar, r"#?AlleleID\tType\tName\t"),
     "ncbi-gene": (read_gene_info, r"#?tax_id\tGeneID\tSymbol\t"),

@@ -302,7 +302,7 @@ def _words_of(doc: Doc) -> IntArray:
     white_space = np.flatnonzero(doc.to_array([IS_SPACE]).ravel()).tolist()
     left_out = [i for i in white_space if not BLANK_LINE.search(doc[i].text)]
     last = np.arange(len(doc))
-    for start, end, _ in subscripts(text_of(doc)):
+    for start, end, _ in subscripts(text_of(doc), text_of(doc)):
         if (span := doc.char_span(start, end)) is not None:
             last[span.start] = span.end - 1
             left_out += range(span.start + 1, span.end)

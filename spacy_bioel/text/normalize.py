@@ -51,18 +51,30 @@ def normalize_name(name: str) -> str:
     return _WORD_SEPARATORS.sub(" ", folded).strip()
 
 
-# After a symbol or a Greek letter: "asthma(12)" cites a reference.
+# After a symbol or a Greek letter.
 _SUBSCRIPTED = re.compile(
     rf"(?<![^\W_])(?:[a-z]?(?:[A-Z][a-z]?){{1,5}}|{'|'.join([*GREEK, *GREEK.values()])})"
     r"(?:\(\d{1,2}[A-Za-z]?\)[A-Za-z]{0,5}){1,4}(?![^\W_])"
 )
+_WITH_NUMBER = re.compile(r"(?<![^\W_])([a-z]{4,})\(\d{1,2}\)(?![^\W_])")
 
 
-def subscripts(text: str) -> Iterator[tuple[int, int, str]]:
+def subscripts(text: str, document: str) -> Iterator[tuple[int, int, str]]:
     """Yield the words with subscripts in brackets, as in old abstracts ("H(2)O"): where they start
-    and end, and as they are usually written ("H2O")."""
-    for match in _SUBSCRIPTED.finditer(text) if "(" in text else ():
+    and end, and as they are usually written ("H2O").
+
+    document (str): The text that it is a part of. If it attaches numbers to ordinary words too, as
+        in "asthma(2)", they are citations.
+    """
+    if "(" not in text or _has_citations(document):
+        return
+    for match in _SUBSCRIPTED.finditer(text):
         yield *match.span(), match[0].replace("(", "").replace(")", "")
+
+
+@lru_cache(maxsize=256)
+def _has_citations(document: str) -> bool:
+    return any(match[1] not in GREEK.values() for match in _WITH_NUMBER.finditer(document))
 
 
 def on_one_line(text: str) -> str:

@@ -60,8 +60,12 @@ def test_a_label_is_added_to_those_of_the_starter(bioel, corpora, caplog):
     assert (paths["start"], paths["train"], paths["dev"]) == (
         *("starter", "train.jsonl", "dev.jsonl"),
     )
-    #     done = bioel("evaluate", "models/mine", "dev.jsonl", *options[2:], "--annotates", "Organ")
-    assert "100.00" in done.out
+    gold = ["dev.jsonl", *options[2:], "--protocol", "mention"]
+    done = bioel("evaluate", "models/mine", *gold, "--annotates", "Organ")
+    assert "100.00" in done.out and "W458" not in caplog.text
+    bioel("evaluate", "models/mine", *gold, "--kb", "Orgam=organs")
+    assert "[W458]" in caplog.text and "leave them out: --annotates Organ" in caplog.text
+    assert "'Orgam', but no gold mention has it (their labels: Organ)" in caplog.text
 
 
 def test_a_failed_training_leaves_nothing(bioel, corpora):

@@ -235,6 +235,9 @@ def test_a_label_whose_ids_come_from_rules(kb, tmp_path, labels, mentions):
     assert links(nlp("fever of 1234567 and 1234568")) == [
         *[("fever", "X:2"), ("1234567", "ACC:1234567"), ("1234568", "ACC:1234568")]
     ]
+    (explained,) = spacy_bioel.explain(nlp, "fever of 1234567", mention="1234567").mentions
+    assert explained.reason.startswith("Linked: ACC:1234567, an id from your rules, scored highest")
+    assert "not a name of this concept" not in explained.reason
 
 
 def test_a_detector_runs_rules_for_its_labels():

@@ -280,6 +280,18 @@ def test_no_label_is_known(start, caplog):
     assert "W381" in caplog.text and "Organ = LABEL" in caplog.text
 
 
+def test_labels_of_a_knowledge_base_and_of_dev_that_train_lacks(start, organs, tmp_path):
+    with pytest.raises(BioelError, match=r"\[B575\] --kb names the label 'Orgam'.* --kb LABEL="):
+        start(("Organ", ""), train=LIVER, kb=f"Orgam={organs}")
+
+    def rename(config: Any) -> None:
+        path = tmp_path / "dev.jsonl"
+        path.write_text(path.read_text().replace("Organ", "Orgam"))
+
+    with pytest.raises(BioelError, match=r"\[B576\] .*: Orgam instead of Organ\."):
+        start(("Organ", ""), train=LIVER, change=rename)
+
+
 @pytest.mark.parametrize("form", [str, dict])
 def test_a_knowledge_base_is_added_for_one_label(start, organs, form):
     """The others keep theirs: labels of the documents, and those that are kept."""
