@@ -14,8 +14,9 @@ from typer import Argument, Option
 from spacy_bioel import __version__
 from spacy_bioel.cli import console
 from spacy_bioel.cli.documents import show_totals
-from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import suffix_of
+from spacy_bioel.plugins.clinical.errors import ClinicalErrors, ClinicalWarnings
 
 if TYPE_CHECKING:
     from spacy_bioel.export.rows import Document
@@ -82,7 +83,7 @@ def patient_command(
         for note in stream:
             if small and note.patient != (first := first or note.patient):
                 found = f"{first!r:.40} and {note.patient!r:.40}"
-                raise BioelError(Errors.B597.format(path=small, found=found))
+                raise BioelError(ClinicalErrors.B597.format(path=small, found=found))
             waiting.append(note)
             yield note.text, note.id
 
@@ -101,5 +102,5 @@ def patient_command(
     for name, writer in writers.items():
         if n := writer.left_out.total():
             why = ", ".join(f"{reason}: {n:,}" for reason, n in writer.left_out.most_common())
-            console.show_note(Warnings.W396.format(path=name, n=n, why=why))
+            console.show_note(ClinicalWarnings.W396.format(path=name, n=n, why=why))
     show_totals(totals)

@@ -25,12 +25,13 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc
 
 from spacy_bioel.doc import linked_groups, set_fact, text_of
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
 from spacy_bioel.explanation import register_extensions
 from spacy_bioel.kb.bundled import forget_paths
 from spacy_bioel.pipe import SavedFiles, save_files
 from spacy_bioel.plugins.clinical.answers import Phrase
 from spacy_bioel.plugins.clinical.context_rules import parse_rules, read_rules
+from spacy_bioel.plugins.clinical.errors import ClinicalErrors
 from spacy_bioel.plugins.clinical.layout import Node, read_layout, units_of
 from spacy_bioel.plugins.clinical.scope import contexts
 from spacy_bioel.plugins.clinical.tables import CUES_FILE
@@ -71,7 +72,7 @@ class MentionContext(Pipe):
         try:
             self.rules = parse_rules(table)
         except (ValueError, TypeError, AttributeError, KeyError) as error:
-            raise BioelError(Errors.B490.format(path=origin, error=error)) from error
+            raise BioelError(ClinicalErrors.B490.format(path=origin, error=error)) from error
         # All phrases are in one text, which is faster to tokenize.
         doc = self.tokenizer("\n".join(self.rules.phrases))
         words, starts, _ = _lowercase_words(doc)

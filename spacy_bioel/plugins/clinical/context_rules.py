@@ -12,7 +12,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
+from spacy_bioel.plugins.clinical.errors import ClinicalErrors
 
 # Statuses that cues assign to mentions: Context flags, and persons other than the patient.
 FLAGS = ("negated", "uncertain", "historical", "hypothetical")
@@ -111,7 +112,7 @@ def read_rules(path: Path) -> dict[str, Any]:
         table: dict[str, Any] = json.loads(path.read_text(encoding="utf8"))
         return table
     except (OSError, ValueError, RecursionError) as error:
-        raise BioelError(Errors.B490.format(path=path, error=error)) from error
+        raise BioelError(ClinicalErrors.B490.format(path=path, error=error)) from error
 
 
 def parse_rules(table: Mapping[str, Any]) -> ContextRules:

@@ -10,7 +10,8 @@ from typer import Option
 
 from spacy_bioel.cli.console import show_note
 from spacy_bioel.cli.link_options import LinkOptions, LinkRun
-from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.errors import BioelError
+from spacy_bioel.plugins.clinical.errors import ClinicalErrors, ClinicalWarnings
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -44,10 +45,10 @@ class ContextOptions(LinkOptions):
         if not self._is_wanted(run):
             return
         if run.takes_mentions:
-            raise BioelError(Errors.B491)
+            raise BioelError(ClinicalErrors.B491)
         for path, suffix in run.outputs.items():
             if not self.affirmed and suffix not in WITH_FACTS | {NOTE_NLP_SUFFIX}:
-                show_note(Warnings.W303.format(path=path))
+                show_note(ClinicalWarnings.W303.format(path=path))
 
     def adapt(self, nlp: Language, run: LinkRun) -> None:
         from spacy_bioel.plugins.clinical.presets import add_context
@@ -66,7 +67,7 @@ class ContextOptions(LinkOptions):
         linker = find_linker(nlp)
         is_note_nlp = NOTE_NLP_SUFFIX in run.outputs.values()
         if is_note_nlp and not (linker and has_omop_ids(linker.kb)):
-            show_note(Warnings.W415.format(kb=run.model))
+            show_note(ClinicalWarnings.W415.format(kb=run.model))
 
     def _is_wanted(self, run: LinkRun) -> bool:
         return self.context or self.affirmed or run.preset is not None

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
 from spacy_bioel.export.formats import TextFormat, table_format
 from spacy_bioel.export.html import linked_candidates
 from spacy_bioel.export.rows import LinkedText
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.plugins.clinical.errors import ClinicalErrors
 from spacy_bioel.plugins.clinical.status import Context
 from spacy_bioel.types import OMOP, STANDARD
 
@@ -35,7 +36,7 @@ def note_nlp_rows(numbers: Iterator[int], system: str, document: LinkedText) -> 
     """
     id, text, now = str(document.id), document.text or "", datetime.now().replace(microsecond=0)
     if not (id.isascii() and id.isdecimal()):
-        raise BioelError(Errors.B607.format(id=id))
+        raise BioelError(ClinicalErrors.B607.format(id=id))
     for link in document.links:
         around = max(0, link.start - _N_AROUND), link.end + _N_AROUND
         snippet, words = (

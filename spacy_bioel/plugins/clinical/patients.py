@@ -11,7 +11,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
 from spacy_bioel.export.formats import (
     PathFormat,
     TextFormat,
@@ -23,6 +23,7 @@ from spacy_bioel.export.pages import PAGES, address_of
 from spacy_bioel.export.rows import JsonRow, LinkedText
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.plugins.clinical.errors import ClinicalErrors
 from spacy_bioel.plugins.clinical.status import Context
 from spacy_bioel.text.normalize import escape_formula, table_line
 from spacy_bioel.types import KbRelease
@@ -150,7 +151,7 @@ class PatientWriter:
             prefixes = {id.partition(":")[0] for id in part.ids} & _PACKET_FIELDS.keys()
             releases |= dict.fromkeys(sorted(prefixes), part.releases[0])
         if len(releases) == 1:
-            raise BioelError(Errors.B599.format(kb=kb.title, id=next(iter(kb.ids), "none")))
+            raise BioelError(ClinicalErrors.B599.format(kb=kb.title, id=next(iter(kb.ids), "none")))
         resources = [_resource(prefix, release) for prefix, release in releases.items()]
         meta = {"phenopacketSchemaVersion": "2.0", "createdBy": author}
         self._meta = meta | {"resources": resources}

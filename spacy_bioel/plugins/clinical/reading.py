@@ -14,6 +14,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.export.rows import Document
 from spacy_bioel.io.jsonl import read_documents_jsonl
 from spacy_bioel.io.table import is_text_table, read_text_table
+from spacy_bioel.plugins.clinical.errors import ClinicalErrors
 from spacy_bioel.plugins.clinical.patients import Note
 
 _DATE = re.compile(
@@ -39,7 +40,9 @@ def stream_notes(sources: list[str], patient_column: str, date_column: str) -> I
             below = [folder for folder in sorted(path.glob("[!.]*")) if folder.is_dir()]
             note = next(filter(is_text, path.iterdir()), None)
             if note and (inner := next(filter(is_text, path.glob("[!.]*/*")), None)):
-                raise BioelError(Errors.B594.format(path=path, note=note.name, folder=inner.parent))
+                raise BioelError(
+                    ClinicalErrors.B594.format(path=path, note=note.name, folder=inner.parent)
+                )
             is_patient = not below or note is not None
             for folder in [path] if is_patient else below:
                 name = folder.resolve().name
@@ -51,7 +54,7 @@ def stream_notes(sources: list[str], patient_column: str, date_column: str) -> I
         elif patient_column and {".jsonl", ".ndjson"} & {*path.suffixes}:
             rows.append(read_documents_jsonl(path, patient_column, date_column))
         else:
-            raise BioelError(Errors.B595.format(source=source))
+            raise BioelError(ClinicalErrors.B595.format(source=source))
     return (_to_note(row, patient_column) for row in chain.from_iterable(rows))
 
 
@@ -66,7 +69,7 @@ def _with_dates(documents: Iterable[Document], patient: str) -> Iterator[tuple[A
 def _to_note(row: tuple[Any, ...], column: str) -> Note:
     text, id, patient, when = row
     if patient is None or not (patient := str(patient).strip()):
-        raise BioelError(Errors.B596.format(id=id, column=column))
+        raise BioelError(ClinicalErrors.B596.format(id=id, column=column))
     return Note(text, id, patient, iso_date(when, f"{id} of {patient:.40}"))
 
 
@@ -75,4 +78,4 @@ def iso_date(value: Any, where: str) -> str:
     try:
         return datetime.fromisoformat(str(value).strip()).date().isoformat() if value else ""
     except ValueError:
-        raise BioelError(Errors.B598.format(where=where, found=str(value))) from None
+        raise BioelError(ClinicalErrors.B598.format(where=where, found=str(value))) from None

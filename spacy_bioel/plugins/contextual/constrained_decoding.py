@@ -36,6 +36,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.models.name_encoder import get_network
 from spacy_bioel.models.torch_io import device_of, is_on_gpu, to_tensors
 from spacy_bioel.parallel import in_halves, one_thread_each
+from spacy_bioel.plugins.contextual.errors import ContextualErrors
 from spacy_bioel.plugins.contextual.networks import padded_positions
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import FloatArray, IntArray
@@ -186,7 +187,7 @@ def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
             fields: dict[str, Any] = {**file.arrays, **file.about}
             del fields["kb"]
             return NameTrie(**fields)
-    raise BioelError(Errors.B281.format(path=kb.where))
+    raise BioelError(ContextualErrors.B281.format(path=kb.where))
 
 
 # Maximum number of mentions in a batch, and of their padded word pieces; limits memory use.

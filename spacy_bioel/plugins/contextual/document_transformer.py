@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.models.inference import Tok2Vec
 from spacy_bioel.models.torch_io import AveragingShim, arrays_of, run_network, set_arrays
+from spacy_bioel.plugins.contextual.errors import ContextualErrors
 from spacy_bioel.plugins.contextual.transformers import (
     backbone_from_json,
     config_to_json,
@@ -105,7 +106,7 @@ def build_transformer_v1(
     RAISES BioelError: [B170] if windows are too short for their overlap.
     """
     if overlap < 0 or max_pieces < max(8, 4 * overlap):
-        raise BioelError(Errors.B170.format(max_pieces=max_pieces, overlap=overlap))
+        raise BioelError(ContextualErrors.B170.format(max_pieces=max_pieces, overlap=overlap))
     settings = {"learn_rate_scale": learn_rate_scale, "mixed_precision": mixed_precision}
     return Model(
         "document_transformer",
@@ -164,7 +165,7 @@ def _load_if_new(model: DocumentEncoder, X: object = None, Y: object = None) -> 
     if shim._model is not None:
         return
     if not model.attrs["path"]:
-        raise BioelError(Errors.B171)
+        raise BioelError(ContextualErrors.B171)
     folder, backbone, tokenizer = read_checkpoint(
         model.attrs["path"], max_pieces=model.attrs["max_pieces"]
     )
@@ -179,7 +180,7 @@ def _transformer_forward(
 ) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
     shim: Any = model.shims[0]
     if shim._model is None:
-        raise BioelError(Errors.B172)
+        raise BioelError(ContextualErrors.B172)
     arrays = _windows(docs, shim, size=model.attrs["max_pieces"], overlap=model.attrs["overlap"])
     lengths: Any = [len(doc) for doc in docs]
     vectors, backprop = run_network(model, (*arrays, sum(lengths)), is_train)

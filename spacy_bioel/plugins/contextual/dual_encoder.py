@@ -18,7 +18,7 @@ from thinc.api import Model
 from thinc.types import Floats2d, FloatsXd
 
 from spacy_bioel.entities import Mentions
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import SEARCHED, CandidateGenerator, LinkerState
 from spacy_bioel.linking.rescoring import Given
@@ -28,6 +28,7 @@ from spacy_bioel.models.inference import Tok2Vec
 from spacy_bioel.models.name_encoder import NameEncoder
 from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.pipe import require_token_vectors
+from spacy_bioel.plugins.contextual.errors import ContextualErrors
 from spacy_bioel.plugins.contextual.rescoring import (
     PairScores,
     TokenVectorRescorer,
@@ -70,9 +71,9 @@ def build_dual_encoder_v1(
         `collective = false`, because a listener only provides vectors of whole documents.
     """
     if pooling not in ("ends", "mean"):
-        raise BioelError(Errors.B175.format(pooling=pooling))
+        raise BioelError(ContextualErrors.B175.format(pooling=pooling))
     if not collective and isinstance(tok2vec, Tok2VecListener):
-        raise BioelError(Errors.B177)
+        raise BioelError(ContextualErrors.B177)
     settings = {"pooling": pooling, "from_words": from_words}
     return contextual_model(
         "dual_encoder",

@@ -22,7 +22,6 @@ from thinc.types import Floats1d
 from tokenizers import AddedToken, Tokenizer
 
 from spacy_bioel.entities import Mentions
-from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.columns import find_sorted
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -32,6 +31,7 @@ from spacy_bioel.linking.searches import needs_no_folder
 from spacy_bioel.linking.training import NameTraining, gold_mentions
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Pieces, pieces_model
 from spacy_bioel.models.vocabulary import n_pieces, train_vocabulary
+from spacy_bioel.plugins.contextual.errors import ContextualWarnings
 from spacy_bioel.plugins.contextual.rescoring import (
     PairScores,
     WordPieceRescorer,
@@ -434,7 +434,7 @@ class GenerativeRescorer(WordPieceRescorer):
             trie = write_trie(kb, self.pieces.for_names, fingerprint=self.pieces.fingerprint)
         if trie.left_out:
             counts = {"n": trie.left_out, "of": kb.n_names, "nameless": trie.nameless}
-            warnings.warn(Warnings.W281.format(path=kb.where, **counts), stacklevel=2)
+            warnings.warn(ContextualWarnings.W281.format(path=kb.where, **counts), stacklevel=2)
 
     def score(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> PairScores:
         """Score the string candidates, and the concepts of the generated names.
@@ -475,7 +475,7 @@ class GenerativeRescorer(WordPieceRescorer):
         names, n_cut = generate_names(self.contextual_layer, trie, marked)
         if n_cut:
             counts = {"n": n_cut, "of": len(marked), "room": pieces.room}
-            warnings.warn(Warnings.W280.format(**counts), stacklevel=2)
+            warnings.warn(ContextualWarnings.W280.format(**counts), stacklevel=2)
         indptr, rows = trie.names_of(names.leaf)
         name_index = np.repeat(np.arange(len(names.leaf)), np.diff(indptr))
         indptr, concept, _ = kb.concepts_of_names(rows)

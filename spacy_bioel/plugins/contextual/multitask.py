@@ -22,7 +22,7 @@ from thinc.types import Floats2d, FloatsXd
 
 from spacy_bioel.doc import GoldSpan, annotated_labels, gold_spans
 from spacy_bioel.entities import Mentions
-from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.errors import BioelError, Warnings
 from spacy_bioel.kb.columns import find_sorted
 from spacy_bioel.kb.gazetteer import Gazetteer
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -42,6 +42,7 @@ from spacy_bioel.models.name_encoder import NameEncoder
 from spacy_bioel.models.torch_io import device_of, network_of, to_tensors
 from spacy_bioel.pipe import require_token_vectors
 from spacy_bioel.plugins.contextual import dual_encoder
+from spacy_bioel.plugins.contextual.errors import ContextualErrors
 from spacy_bioel.plugins.contextual.rescoring import (
     PairScores,
     TokenVectorRescorer,
@@ -136,7 +137,7 @@ def build_hierarchical_linker_v1(
     elif vocabulary == "open" and (per_token or "links" not in sorted_tasks):
         problem = f'vocabulary = "open", per_token = {per_token} and tasks = {sorted_tasks}'
     if problem:
-        raise BioelError(Errors.B300.format(problem=problem, tasks=list(_TASKS)))
+        raise BioelError(ContextualErrors.B300.format(problem=problem, tasks=list(_TASKS)))
     settings = {
         "tasks": sorted_tasks,
         "per_token": per_token,
@@ -384,7 +385,7 @@ class MultitaskRescorer(TokenVectorRescorer):
                     types_of_classes.setdefault(id_, Counter())[span.label] += 1
         if len(annotated) > 1:
             found = "; ".join(sorted(", ".join(labels) or "all" for labels in annotated))
-            raise BioelError(Errors.B332.format(found=found))
+            raise BioelError(ContextualErrors.B332.format(found=found))
         if n_overlapping:
             n = sum(types.values())
             warnings.warn(Warnings.W300.format(n=n_overlapping, of=n), stacklevel=2)

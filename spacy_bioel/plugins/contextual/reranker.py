@@ -16,13 +16,14 @@ from thinc.types import Floats1d
 from tokenizers import Tokenizer
 
 from spacy_bioel.entities import Mentions
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator, LinkerState
 from spacy_bioel.linking.rescoring import Given
 from spacy_bioel.linking.training import NameTraining, gold_mentions
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Pieces, pieces_model
 from spacy_bioel.models.torch_io import loss_and_gradients
+from spacy_bioel.plugins.contextual.errors import ContextualErrors
 from spacy_bioel.plugins.contextual.rescoring import (
     PairScores,
     WordPieceRescorer,
@@ -151,7 +152,7 @@ def build_reranker_v1(names: NameEncoder, pairs: PairScorer) -> Model:
 def _make_cross_encoder(model: PairScorer, source: EncoderSource) -> None:
     """Load the checkpoint and add a new linear layer. RAISES BioelError: [B159] without a path."""
     if model.attrs["path"] is None:
-        raise BioelError(Errors.B159)
+        raise BioelError(ContextualErrors.B159)
     folder, backbone, tokenizer = read_checkpoint(
         model.attrs["path"], max_pieces=model.attrs["max_pieces"]
     )

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from thinc.api import Model
 from tokenizers import Tokenizer
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, NetworkKind, pieces_model
 from spacy_bioel.models.torch_io import reading_part, require_torch, set_layer, torch_layer
 from spacy_bioel.models.vocabulary import n_pieces
+from spacy_bioel.plugins.contextual.errors import ContextualErrors
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -45,7 +46,7 @@ def require_transformers() -> None:
     try:
         import transformers  # noqa: F401
     except ImportError as error:
-        raise BioelError(Errors.B150.format(error=error)) from error
+        raise BioelError(ContextualErrors.B150.format(error=error)) from error
 
 
 def read_checkpoint(
@@ -123,13 +124,15 @@ def _checkpoint_folder(path: str) -> Path:
     if Path(path).is_dir():
         return Path(path)
     if not _HUB_ID.fullmatch(path):
-        raise BioelError(Errors.B152.format(path=path, error="it cannot be an id on the hub"))
+        raise BioelError(
+            ContextualErrors.B152.format(path=path, error="it cannot be an id on the hub")
+        )
     from huggingface_hub import snapshot_download
 
     try:
         return Path(snapshot_download(path, allow_patterns=[*_FILES, *_OLD_VOCABULARIES]))
     except Exception as error:  # network, cache and hub raise various exceptions
-        raise BioelError(Errors.B152.format(path=path, error=error)) from error
+        raise BioelError(ContextualErrors.B152.format(path=path, error=error)) from error
 
 
 def _load_backbone(folder: Path, *, is_seq2seq: bool) -> PreTrainedModel:
@@ -142,7 +145,7 @@ def _load_backbone(folder: Path, *, is_seq2seq: bool) -> PreTrainedModel:
 
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
-            raise BioelError(Errors.B153.format(folder=folder, missing=name))
+            raise BioelError(ContextualErrors.B153.format(folder=folder, missing=name))
     try:
         with _quiet():
             config = AutoConfig.from_pretrained(folder, local_files_only=True)
@@ -150,7 +153,9 @@ def _load_backbone(folder: Path, *, is_seq2seq: bool) -> PreTrainedModel:
                 if hasattr(config, name):
                     setattr(config, name, 0.0)
             if is_seq2seq and type(config) not in AutoModelForSeq2SeqLM._model_mapping:
-                raise BioelError(Errors.B280.format(folder=folder, found=config.model_type))
+                raise BioelError(
+                    ContextualErrors.B280.format(folder=folder, found=config.model_type)
+                )
             auto_model = AutoModelForSeq2SeqLM if is_seq2seq else AutoModel
             backbone, loading = auto_model.from_pretrained(
                 folder,
@@ -163,7 +168,7 @@ def _load_backbone(folder: Path, *, is_seq2seq: bool) -> PreTrainedModel:
         raise
     except Exception as error:  # json, safetensors and transformers raise various exceptions
         missing = f"readable {CONFIG} and {WEIGHTS} ({error})"
-        raise BioelError(Errors.B153.format(folder=folder, missing=missing)) from error
+        raise BioelError(ContextualErrors.B153.format(folder=folder, missing=missing)) from error
     missing_keys = sorted(key for key in loading["missing_keys"] if "pooler." not in key)
     if missing_keys:
         raise misfit(folder, f"no {missing_keys[0]} in {WEIGHTS}", f"all tensors of its {CONFIG}")
@@ -199,7 +204,9 @@ def _load_checkpoint_tokenizer(folder: Path) -> Tokenizer:
             return Tokenizer.from_file(str(folder / TOKENIZER))
         except Exception as error:  # tokenizers raises bare exceptions
             missing = f"readable {TOKENIZER} ({error})"
-            raise BioelError(Errors.B153.format(folder=folder, missing=missing)) from error
+            raise BioelError(
+                ContextualErrors.B153.format(folder=folder, missing=missing)
+            ) from error
     from transformers import AutoTokenizer
 
     fast_tokenizer = None
@@ -208,14 +215,14 @@ def _load_checkpoint_tokenizer(folder: Path) -> Tokenizer:
         fast_tokenizer = getattr(tokenizer, "backend_tokenizer", None)
     if fast_tokenizer is None:
         missing = f"{TOKENIZER} or vocabulary that transformers can convert to a fast tokenizer"
-        raise BioelError(Errors.B153.format(folder=folder, missing=missing))
+        raise BioelError(ContextualErrors.B153.format(folder=folder, missing=missing))
     return fast_tokenizer
 
 
 def misfit(folder: Path | None, found: str, expected: str) -> BioelError:
     """Return error B154 for a checkpoint or, without a folder, for a saved encoder."""
     where = folder or "The saved encoder"
-    return BioelError(Errors.B154.format(folder=where, found=found, expected=expected))
+    return BioelError(ContextualErrors.B154.format(folder=where, found=found, expected=expected))
 
 
 def config_to_json(config: PretrainedConfig) -> str:
@@ -274,7 +281,7 @@ def build_transformer_names_v1(
     RAISES BioelError: [B155] for an unknown pooling.
     """
     if pooling not in ("cls", "mean"):
-        raise BioelError(Errors.B155.format(pooling=pooling))
+        raise BioelError(ContextualErrors.B155.format(pooling=pooling))
     settings = {"path": path, "pooling": pooling}
     # A large batch, because the network groups the names in a batch by length.
     sizes: dict[str, Any] = {"max_tokens": max_tokens, "batch_size": 2048}
@@ -285,7 +292,7 @@ def build_transformer_names_v1(
 def _make_name_transformer(model: NameEncoder, source: EncoderSource) -> None:
     path = model.attrs["settings"]["path"] or source.embeddings
     if path is None:
-        raise BioelError(Errors.B151)
+        raise BioelError(ContextualErrors.B151)
     folder, backbone, tokenizer = read_checkpoint(path, max_pieces=model.attrs["max_tokens"])
     _set_name_transformer(model, tokenizer, backbone, folder)
 

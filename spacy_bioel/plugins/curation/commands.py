@@ -16,10 +16,11 @@ from typer import Argument, Exit, Option
 from spacy_bioel.cli import console
 from spacy_bioel.cli.kb_build import parse_columns
 from spacy_bioel.cli.kb_show import open_kb_argument
-from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import suffix_of
 from spacy_bioel.io.open import WORKBOOKS
 from spacy_bioel.io.table import Column
+from spacy_bioel.plugins.curation.errors import CurationErrors, CurationWarnings
 from spacy_bioel.text.normalize import escape_formula, table_line
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def check_ids_command(
     suffixes = {"" if path == Path("-") else path.suffix or "." for path in paths}
     is_fixable = len(paths) == 1 and suffixes.isdisjoint({"", ".gz", ".zst", ".zip", *WORKBOOKS})
     if fix is not None and not is_fixable:
-        raise BioelError(Errors.B604.format(out=fix, found=", ".join(map(str, paths[:3]))))
+        raise BioelError(CurationErrors.B604.format(out=fix, found=", ".join(map(str, paths[:3]))))
     accepted = frozenset(report.read_baseline(baseline) if baseline else ())
     at_columns = _id_columns(columns)
     against = kb or ["starter"]
@@ -154,11 +155,11 @@ def check_ids_command(
                     diff = f"@@ -{number} +{number} @@", f"-{old}", f"+{new}"
                     console.show_line("\n".join(line.rstrip("\r\n") for line in diff))
     for name, n in unchecked.items():
-        console.show_note(Warnings.W400.format(n=n, prefix=name))
+        console.show_note(CurationWarnings.W400.format(n=n, prefix=name))
     if skipped:
-        console.show_note(Warnings.W411.format(n=len(skipped), first=skipped[0]))
+        console.show_note(CurationWarnings.W411.format(n=len(skipped), first=skipped[0]))
     if without_ids:
-        console.show_note(Warnings.W416.format(n=len(without_ids), first=without_ids[0]))
+        console.show_note(CurationWarnings.W416.format(n=len(without_ids), first=without_ids[0]))
     _show_counts(counts, "id")
     if n_failed or n_left:
         raise Exit(2 if n_failed else 1)
@@ -322,7 +323,7 @@ def migrate_command(
     if others or not counts:
         about = {"links": links, "old": kbs[0].where, "first": ", ".join(islice(others, 3))}
         n = sum(counts[status] for status in unknown)
-        console.show_note(Warnings.W410.format(n=n, known=counts.total() - n, **about))
+        console.show_note(CurationWarnings.W410.format(n=n, known=counts.total() - n, **about))
 
 
 def relink_command(
@@ -378,4 +379,4 @@ def export_command(
         file.writelines(sssom_lines(open_kb_argument(kb), left_out))
     if left_out:
         first = ", ".join(sorted(left_out)[:10])
-        console.show_note(Warnings.W414.format(n=left_out.total(), first=first))
+        console.show_note(CurationWarnings.W414.format(n=left_out.total(), first=first))

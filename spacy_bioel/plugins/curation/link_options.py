@@ -10,7 +10,7 @@ from typer import Option
 
 from spacy_bioel.cli.console import show_note
 from spacy_bioel.cli.link_options import LinkOptions, LinkRun
-from spacy_bioel.errors import Warnings
+from spacy_bioel.plugins.curation.errors import CurationWarnings
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -44,4 +44,4 @@ class VocabularyOptions(LinkOptions):
         if links_as.kept:
             first = ", ".join(id for id, _ in links_as.kept.most_common(5))
             about = {"n": links_as.kept.total(), "name": self.vocabulary, "first": first}
-            show_note(Warnings.W412.format(**about))
+            show_note(CurationWarnings.W412.format(**about))

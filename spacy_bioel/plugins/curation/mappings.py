@@ -13,12 +13,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
 from spacy_bioel.export.pages import address_of
 from spacy_bioel.export.rows import LinkedText
 from spacy_bioel.io.open import Place, StrPath, curie, numbered_lines, skip_if_bad
 from spacy_bioel.io.table import check_row, column_indices, header_of, separator_of, split_rows
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.plugins.curation.errors import CurationErrors
 from spacy_bioel.plugins.curation.ids import prefix_key, split_id
 from spacy_bioel.text.normalize import table_line
 from spacy_bioel.types import Candidate, Concept, remember
@@ -136,7 +137,7 @@ class LinksAs:
                     self._own.setdefault(curie(xref), id)
         if not self._other:
             about = {"name": vocabulary, "known": ", ".join(sorted(known)[:20])}
-            raise BioelError(Errors.B609.format(kb=kb.where, **about))
+            raise BioelError(CurationErrors.B609.format(kb=kb.where, **about))
         remember(self)
 
     def __call__(self, document: LinkedText) -> LinkedText:

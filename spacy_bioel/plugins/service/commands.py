@@ -8,10 +8,10 @@ from typing import Annotated
 from typer import Argument, Option
 
 from spacy_bioel.cli import console
-from spacy_bioel.errors import BioelError, Warnings, needing
+from spacy_bioel.errors import BioelError, needing
 from spacy_bioel.parallel import free_gpu_memory
 from spacy_bioel.plugins.service import Limits
-from spacy_bioel.plugins.service.errors import ServiceErrors
+from spacy_bioel.plugins.service.errors import ServiceErrors, ServiceWarnings
 
 _MEGABYTE = 1_000_000
 _DEFAULT_LIMITS = Limits()
@@ -98,7 +98,9 @@ def serve(
     n_workers = workers or (n_cores if gpu_id < 0 else 1)
     if gpu_id >= 0 and n_workers > 1:
         free = free_gpu_memory()
-        console.show_note(Warnings.W650.format(n=n_workers, free=free, share=free / n_workers))
+        console.show_note(
+            ServiceWarnings.W650.format(n=n_workers, free=free, share=free / n_workers)
+        )
     run.run_server(
         *(listener, model, limits),
         preset=preset,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spacy_bioel.errors import Errors
+from spacy_bioel.errors import Errors, Warnings
 
 
 class ServiceErrors(Errors):
@@ -29,3 +29,7 @@ class ServiceErrors(Errors):
     B561 = "The worker process that linked this text died ({how}). Do not send it again: split it, for example at its sections, or ask the administrator of the service whether memory ran out."
     B562 = "A worker process died ({how}) before the pipeline was loaded. If memory ran out, use fewer workers: --workers 1."
     B563 = "The service is stopping. Send the request again after the number of seconds in Retry-After."
+
+
+class ServiceWarnings(Warnings):
+    W650 = "{n} workers share one GPU, with {share:.1f} of its {free:.1f} free GB for each. Each of them needs memory for CUDA, and for its own copy of the pipeline and its batches; if that is too little, use --workers 1."

@@ -21,6 +21,7 @@ from spacy_bioel.errors import BioelError, Errors, needing
 from spacy_bioel.export.formats import check_columns, row_schema, to_columns
 from spacy_bioel.export.rows import Document, Totals, check_linker, link_texts
 from spacy_bioel.parallel import use_one_thread
+from spacy_bioel.plugins.spark.errors import SparkErrors
 
 if TYPE_CHECKING:
     from pandas import DataFrame as PandasFrame
@@ -90,7 +91,7 @@ def link_file(
     except BioelError:
         raise
     except Exception as error:  # its type depends on the pyspark version
-        raise BioelError(Errors.B194.format(error=_reason(error))) from error
+        raise BioelError(SparkErrors.B194.format(error=_reason(error))) from error
 
 
 def _link_frames(
@@ -167,10 +168,10 @@ def _new_folder(spark: SparkSession, target: str) -> Iterator[str]:
     files = wanted.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
     try:
         if files.exists(wanted):
-            raise BioelError(Errors.B197.format(path=target))
+            raise BioelError(SparkErrors.B197.format(path=target))
         yield temporary
         if not files.rename(made, wanted):  # the target was created in the meantime
-            raise BioelError(Errors.B197.format(path=target))
+            raise BioelError(SparkErrors.B197.format(path=target))
     finally:
         files.delete(made, True)
 
@@ -185,7 +186,7 @@ def _start_session() -> SparkSession:
     try:
         return SparkSession.builder.appName("bioel link").getOrCreate()
     except Exception as error:  # its type depends on the pyspark version
-        raise BioelError(Errors.B193.format(error=_reason(error))) from error
+        raise BioelError(SparkErrors.B193.format(error=_reason(error))) from error
 
 
 def _require_packages() -> None:
