@@ -8,13 +8,14 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from spacy_bioel.dictionary.unambiguous import common_words
 from spacy_bioel.errors import LOGGER
 from spacy_bioel.io.open import Place
 from spacy_bioel.kb.bundled import bundled_name, list_bundled, open_setting
@@ -23,16 +24,19 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import is_one_error_apart
 from spacy_bioel.plugins.curation.errors import CurationWarnings
 from spacy_bioel.plugins.curation.ids import id_pattern, prefix_key, split_id
+from spacy_bioel.plugins.curation.name_places import AGREES, NAMES
 from spacy_bioel.plugins.curation.pairs import Cell, CheckedId, IdVerdict, Meaning, Pair
 from spacy_bioel.plugins.curation.tables import text_pairs
 from spacy_bioel.text.normalize import (
     LINKING_WORDS,
+    PREPOSITIONS,
     normalize_name,
     normalize_names,
     respellings,
     singular_of,
     stem_of,
 )
+from spacy_bioel.types import ORGANISM
 
 _MAX_SEARCHED = 200  # characters; no concept has a longer name that a search would find
 _N_PROPOSALS = 3
@@ -40,6 +44,7 @@ _N_SEARCHED = 6  # names that are similar to a name
 _MIN_LETTERS = 5  # in a word that may have a typing error; shorter words are other words
 _LOW = 0.7  # likeness of a short form or an irregular plural, at most
 _MAX_ERRORS = 2  # words of a name with a typing error
+_MIN_RATIO = 1000.0  # of the frequencies of a word and of its spelling with two letters swapped
 _N_SAMPLED = 5000  # ids that show the forms of a vocabulary's ids
 _MIN_SHARE = 0.1  # of a knowledge base, for its ids with a prefix to be complete
 _N_SIMILAR = 16  # names that are read to find out whether a word is one of theirs
@@ -126,7 +131,38 @@ class Checker:
     def check_text(self, text: str) -> list[CheckedId]:
         """Check the ids in a text, such as an answer of a language model."""
         lines = ((Place("", n), line) for n, line in enumerate(text.split("\n"), start=1))
-        return list(map(self.check, text_pairs(lines, self.ids)))
+        return list(map(self.check, text_pairs(lines, self.ids, self.values)))
+
+    def values(self, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], float]:
+        """Return the value of texts as names of ids, for `curation.name_places`."""
+        pairs = list(dict.fromkeys(pairs))
+        texts = list(dict.fromkeys(text for _, text in pairs))
+        normalized = normalize_names(texts)
+        meant: dict[str, set[tuple[int, int]]] = {text: set() for text in texts}
+        for number, kb in enumerate(self.kbs):
+            starts, concepts, _ = kb.concepts_of_names(kb.lookup_names(normalized))
+            for text, start, end in zip(texts, starts[:-1], starts[1:], strict=True):
+                meant[text].update((number, row) for row in concepts[start:end].tolist())
+        own = {id: self._own(id) for id in dict.fromkeys(id for id, _ in pairs)}
+        values = {}
+        for id, text in pairs:
+            rows, numbers = own[id]
+            is_name = any(number in numbers for number, _ in meant[text])
+            values[id, text] = AGREES if rows & meant[text] else NAMES * is_name
+        return values
+
+    def _own(self, raw: str) -> tuple[set[tuple[int, int]], set[int]]:
+        """Return the concepts with an id, by the number of the knowledge base and row; and the
+        numbers of all knowledge bases with ids of this vocabulary."""
+        prefix, local = split_id(raw) or ("", "")
+        same = [(self.kbs.index(v.kb), v) for v in self._vocabularies.get(prefix_key(prefix), [])]
+        rows = {
+            (number, row)
+            for number, v in same
+            for form in (local, local.upper())
+            if (row := v.kb.find(v.prefix + form)) >= 0
+        }
+        return rows, {number for number, _ in same}
 
     def _judged(self, raw: str, candidates: Sequence[str], has_name: bool) -> CheckedId:
         prefix, local = split_id(raw) or ("", "")
@@ -156,10 +192,13 @@ class Checker:
             normalized = normalize_name(name)
             if not is_xref and found.id != id:
                 verdict = IdVerdict.RETIRED
-            elif not name or normalized in [first for first, *_ in names]:
+            elif not name:
+                verdict = IdVerdict.EXISTS
+            elif normalized in [first for first, *_ in names]:
                 verdict = IdVerdict.AGREES
             elif likeness:
                 verdict = IdVerdict.SYNONYM if normalized in own_names else IdVerdict.CLOSE
+                proposals = _preferred_by_others(normalized, own)
         elif withdrawn:
             verdict, (kb, listed) = IdVerdict.RETIRED, withdrawn[0]
             consider = [(other, kb.find(other)) for other in listed]
@@ -172,7 +211,8 @@ class Checker:
             is_unknown = is_complete or (bool(bundled_name(first)) and len(meant) == 1)
             verdict = IdVerdict.UNKNOWN if is_unknown else IdVerdict.NOT_CHECKED
         if name and not likeness and not proposals and verdict is not IdVerdict.NOT_CHECKED:
-            proposals = _meanings_of(name, kbs)
+            proposals = _meanings_of(name, kbs, like=own)
+            proposals = tuple(p for p in proposals if not (found and p.id == found.id))
         is_certain = bool(found) and verdict is IdVerdict.RETIRED and (likeness > _LOW or not name)
         return CheckedId(pair, verdict, id, name, found, proposals, is_certain)
 
@@ -243,9 +283,7 @@ def _compare(name: str, other: str) -> tuple[float, tuple[str, ...]]:
     RETURNS (tuple): Their likeness, 0 if they differ in more than typing errors, order and endings
         of words; and the words of `name` with typing errors.
     """
-    words, others = (
-        [word for word in string.split() if word not in LINKING_WORDS] for string in (name, other)
-    )
+    words, others = _content_words(name), _content_words(other)
     extra, missing = _without(words, others), _without(others, words)
     if "".join(extra) == "".join(missing):  # perhaps a space too many or too few
         extra = missing = []
@@ -253,6 +291,26 @@ def _compare(name: str, other: str) -> tuple[float, tuple[str, ...]]:
     strings = " ".join(sorted(words)), " ".join(sorted(others))
     matcher = SequenceMatcher(None, *strings, autojunk=False)
     return (matcher.ratio(), tuple(extra)) if is_close else (0.0, ())
+
+
+@cache
+def _linking_words() -> dict[str, str]:
+    """Return words that link others by their spellings with two letters swapped ("fo", "wtih")."""
+    return {
+        word[:i] + word[i + 1] + word[i] + word[i + 2 :]: word
+        for word in LINKING_WORDS | PREPOSITIONS
+        for i in range(len(word) - 1)
+    }
+
+
+def _content_words(normalized: str) -> list[str]:
+    """Return the words of a normalised name, without those that only link others."""
+    words = []
+    for word in normalized.split():
+        other, frequencies = _linking_words().get(word, word), common_words()
+        is_rare = _MIN_RATIO * frequencies.get(word, 0.0) < frequencies.get(other, 0.0)
+        words.append(other if is_rare else word)
+    return [word for word in words if word not in LINKING_WORDS]
 
 
 def _without(words: Iterable[str], others: Iterable[str]) -> list[str]:
@@ -280,8 +338,26 @@ def _is_known_word(word: str, kb: KnowledgeBase) -> bool:
     return any(word in name.split() for name in names)
 
 
-def _meanings_of(name: str, kbs: _Kbs) -> tuple[Meaning, ...]:
-    """Return the concepts with a name, or else with similar names, best first."""
+def _preferred_by_others(normalized: str, own: _Own) -> tuple[Meaning, ...]:
+    """Return the other concepts whose preferred name is a synonym of the concept with an id."""
+    others = []
+    for kb, row in own[:1]:
+        _, concepts, is_preferred = kb.concepts_of_names(kb.lookup_names([normalized]))
+        others += [(kb, int(c)) for c in concepts[is_preferred] if c != row]
+    return tuple(Meaning(kb.ids[row], kb.preferred_name(row)) for kb, row in others[:_N_PROPOSALS])
+
+
+def _organism_of(kb: KnowledgeBase, row: int) -> str:
+    return next((t for t in kb.types_of(row) if t.startswith(ORGANISM)), "")
+
+
+def _meanings_of(
+    name: str, kbs: _Kbs, *, like: Sequence[tuple[KnowledgeBase, int]] = ()
+) -> tuple[Meaning, ...]:
+    """Return the concepts with a name, or else with similar names, best first.
+
+    like (list): Of equally similar names of genes, those of the organisms of these come first.
+    """
     query = normalize_name(name[:_MAX_SEARCHED])
     if not query:
         return ()
@@ -295,5 +371,11 @@ def _meanings_of(name: str, kbs: _Kbs) -> tuple[Meaning, ...]:
         scores = np.repeat(scores[rows >= 0], np.diff(starts))
         for i in np.lexsort((~is_preferred, -scores)).tolist():
             best.setdefault(kb.ids[row := int(concepts[i])], (round(float(scores[i]), 4), kb, row))
-    kept = sorted(best.items(), key=lambda item: -item[1][0])[:_N_PROPOSALS]
+    organisms = {organism for kb, row in like if (organism := _organism_of(kb, row))}
+
+    def order(item: tuple[str, tuple[float, KnowledgeBase, int]]) -> tuple[float, bool]:
+        score, kb, row = item[1]
+        return -score, bool(organisms) and _organism_of(kb, row) not in organisms
+
+    kept = sorted(best.items(), key=order)[:_N_PROPOSALS]
     return tuple(Meaning(id, kb.preferred_name(row), score) for id, (score, kb, row) in kept)

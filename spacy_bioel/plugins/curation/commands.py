@@ -81,10 +81,12 @@ def check_ids_command(
     """Check that ids in files exist, and mean what the names next to them say.
 
     The files are text, Markdown, CSV, TSV, XLSX, JSON, JSON lines, YAML and OBO. The verdicts are
-    agrees, synonym, close (a typing error, another order of words, a plural), other concept (with
+    agrees, exists (without a name to compare), synonym (perhaps of one concept, and the preferred
+    name of another), close (a typing error, another order of words, a plural), other concept (with
     proposals), retired, unknown id, malformed, and not checked (no knowledge base has the prefix).
-    The exit status is 0 if nothing is wrong, 1 if something is, and 2 if a file cannot be read;
-    with --fix, 0 if nothing is wrong except what was corrected.
+    The exit status is 0 if nothing is wrong, 1 if something is, 2 if a file cannot be read, and 3
+    if nothing is wrong, but a file has no name next to any id; with --fix, 0 if nothing is wrong
+    except what was corrected.
 
     Example: `bioel check answer.md --kb kb/hp --kb kb/mondo`
     """
@@ -108,15 +110,18 @@ def check_ids_command(
     spelled: dict[str, str] = {}  # prefixes
     skipped: list[Path] = []
     without_ids: list[Path] = []
+    without_names: list[Path] = []
     n_left = n_failed = 0
 
     def findings() -> Iterator[CheckedId]:
         """Yield the findings to list, and count all."""
         nonlocal n_left, n_failed
         for path in paths:
-            n_before = counts.total()
+            before = counts.copy()
             try:
-                pairs = sources.read_pairs(path, checker.ids, columns=at_columns, prefix=prefix)
+                pairs = sources.read_pairs(
+                    path, checker.ids, columns=at_columns, prefix=prefix, values=checker.values
+                )
                 for finding in map(checker.check, pairs):
                     if (finding.id, finding.name, finding.verdict.value) in accepted:
                         counts["accepted"] += 1
@@ -128,11 +133,15 @@ def check_ids_command(
                     made = list(report.corrections_of(finding, labels=labels)) if fix else []
                     corrections.extend(made)
                     n_left += finding.is_wrong and not (made and finding.is_certain)
-                    if all or finding.is_wrong or finding.verdict.value == "close":
+                    is_doubtful = bool(finding.proposals) or finding.verdict.value == "close"
+                    if all or finding.is_wrong or is_doubtful:
                         yield finding
                 is_text = sources.format_of_file(path) in ("text", "obo")
-                if counts.total() == n_before and not is_text:
+                new = counts - before
+                if not new and not is_text:
                     without_ids.append(path)
+                if new and new.keys() == {"exists"}:
+                    without_names.append(path)
             except BioelError as error:
                 if path not in files and str(error).startswith(_NOT_TEXT):
                     skipped.append(path)
@@ -160,9 +169,12 @@ def check_ids_command(
         console.show_note(CurationWarnings.W411.format(n=len(skipped), first=skipped[0]))
     if without_ids:
         console.show_note(CurationWarnings.W416.format(n=len(without_ids), first=without_ids[0]))
+    if without_names:
+        about = {"n": len(without_names), "first": without_names[0]}
+        console.show_note(CurationWarnings.W481.format(**about))
     _show_counts(counts, "id")
-    if n_failed or n_left:
-        raise Exit(2 if n_failed else 1)
+    if n_failed or n_left or without_names:
+        raise Exit(2 if n_failed else 1 if n_left else 3)
 
 
 def _id_columns(text: str) -> dict[str, Column]:

@@ -8,12 +8,18 @@ from functools import lru_cache
 # Other spellings of prefixes, in lower case, with the first as the key.
 _SPELLINGS = (
     "hp hpo", "mesh msh", "mondo", "doid do", "ncbigene entrez entrezgene geneid ncbi_gene",
-    "ncbitaxon ncbitaxonomy taxid taxonomy", "omim mim", "orpha orphanet ordo",
-    "snomed snomedct snomedct_us sct sctid", "umls cui", "uberon", "rxnorm rxcui",
-    "icd10cm icd10 icd-10 icd-10-cm", "cvcl cellosaurus",
+    "ncbitaxon ncbitaxonomy taxid taxonomy", "omim mim", "orpha orphanet ordo", "hgnc",
+    "snomed snomedct snomed_ct snomedct_us snomed_ct_us sct sctid", "umls cui", "uberon",
+    "rxnorm rxcui", "icd10cm icd10 icd_10 icd_10_cm", "cvcl cellosaurus",
 )  # fmt: skip
-KEY_OF_PREFIX = {spelling: line.split()[0] for line in _SPELLINGS for spelling in line.split()}
-_KNOWN = "|".join(sorted(KEY_OF_PREFIX, key=len, reverse=True))
+# With a hyphen, a space or nothing in place of an underscore, too.
+KEY_OF_PREFIX = {
+    spelling.replace("_", sign): line.split()[0]
+    for line in _SPELLINGS
+    for spelling in line.split()
+    for sign in ("_", "-", " ")
+}
+_KNOWN = "|".join(map(re.escape, sorted(KEY_OF_PREFIX, key=len, reverse=True)))
 # What may precede an id and is not its name: "HPO", "ID", "MeSH term".
 ID_LABEL = rf"(?i:(?:{_KNOWN})(?:[ ]terms?)?|(?:(?:{_KNOWN})[ ])?(?:id|identifier|code|curie)s?)"
 # Prefixes with numbers that are not ids of concepts.
@@ -67,7 +73,8 @@ def id_pattern(prefixes: frozenset[str] | tuple[()]) -> re.Pattern[str]:
         rf"(?:{_ADDRESS}|{_PAGE}(?P<page>{in_page})(?::|%3[Aa]|_(?=[A-Z]?\d{{5}})))"
         rf"(?P<local>{_LOCAL})"
         rf"|(?<![\w:/.])(?P<prefix>(?P<known>(?i:{_KNOWN}))|{listed}|{other})"
-        rf"(?:[:_]|:[ ](?={_LONG})|(?(known)(?:[ ](?i:id))?:?[ ]\#?(?={_LONG})|(?!)))"
+        rf"(?:(?:[ _-](?i:id))?(?:[:_]|:[ ](?={_LONG}))|"
+        rf"(?(known)(?:[ ](?i:id))?:?[ ]\#?(?={_LONG})|(?!)))"
         rf"(?P<digits>{_LOCAL})",
         re.X,
     )

@@ -10,7 +10,7 @@ from spacy_bioel.plugins.curation.ids import ID_LABEL
 from spacy_bioel.plugins.curation.pairs import Cell, Pair
 
 _AROUND_NAMES = " \t*_`\"'“”„,:=–—-([{"  # white space, emphasis, quotes, separators and brackets
-_LIST_MARK = re.compile(r"\s{0,99}(?:[-*•>#+]{1,6}|\d{1,3}[.)])\s{1,9}")
+LIST_MARK = re.compile(r"\s{0,99}(?:[-*•>#+]{1,6}|\d{1,3}[.)])\s{1,9}")
 # The full stops in "E. coli", "St. Louis" and "graft vs. host" end no clause.
 _NOT_SHORT = "".join(rf"(?<!\b{word})" for word in "[A-Z] St Dr sp spp var subsp vs cf".split())
 _STOP = rf"(?:[!?]|{_NOT_SHORT}\.)(?:\s|$)"
@@ -24,7 +24,8 @@ _NAME_LABEL = re.compile(r"(?:[\s*_`,;|—–-]{0,9}(?:[Nn]ame|[Ll]abel|[Tt]erm)
 _OPEN = re.compile(r"\([^()]*$")
 _PART = re.compile(r"[^;,]+")
 _VERB_PHRASE = re.compile(r"\b(?:is|are|was|were)(?:\s\w{1,20}){1,2}\W{0,9}$")  # "were not seen"
-_BETWEEN = re.compile(r"[\s,;/|&*_`]{0,9}(?:(?:and|or)\b)?[\s,;/|&*_`]{0,9}")  # ids with one name
+# Between ids that have one name.
+BETWEEN_IDS = re.compile(r"[\s,;/|&*_`]{0,9}(?:(?:and|or)\b)?[\s,;/|&*_`]{0,9}")
 _BANG = re.compile(r"[\s`*]{0,9}!")
 _NAME_IN_BRACKETS = re.compile(r"[\s*_`]{0,9}\(([^()]{2,200})\)")
 _MAX_LOOK_BACK = 300  # characters before an id that may contain its name
@@ -49,7 +50,7 @@ def line_pairs(cell: Cell, ids: re.Pattern[str]) -> Iterator[Pair]:
         if last and between == "](":
             continue  # the address of a link whose text is an id
         names, has_name = shared, True
-        if not (shared and between and _BETWEEN.fullmatch(between)):
+        if not (shared and between and BETWEEN_IDS.fullmatch(between)):
             names, has_name = _names_at(line, last, start, left, right)
             is_before = bool(names) and names[0].at < start
             shared = names if has_name and is_before else ()
@@ -78,9 +79,9 @@ def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[l
     outer = bracket.start() if bracket else stop
     for clause in _CLAUSE_START.finditer(line, first, outer):
         first = clause.end() if line[clause.end() : outer].strip(_AROUND_NAMES) else first
-    if bullet := _LIST_MARK.match(line, first, outer):
+    if bullet := LIST_MARK.match(line, first, outer):
         first = bullet.end()
-    first = _BETWEEN.match(line, first, outer).end()  # type: ignore[union-attr]
+    first = BETWEEN_IDS.match(line, first, outer).end()  # type: ignore[union-attr]
     parts = (part.span() for part in _PART.finditer(line, outer + 1, stop))
     spans = dict.fromkeys([(first, outer), *parts, (first, stop)])
     if stated := _VERB_PHRASE.search(line, first, stop):
@@ -98,7 +99,8 @@ def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[l
     rest = line[clause_end if after else end :].strip(_AROUND_NAMES + ".)]}")
     is_whole = bool(before) != bool(after) and not left and not rest
     words = line[first:stop] if before else line[skipped:clause_end]
-    return before + after, is_whole and not _PROSE.search(words)
+    is_key = line[:stop].rstrip(_AROUND_NAMES.replace(":", "")).endswith(":")  # "Parent: HP:1"
+    return before + after, is_whole and not is_key and not _PROSE.search(words)
 
 
 def _names(line: str, start: int, end: int, *, first: int = 0, last: int = 0) -> list[Cell]:

@@ -13,6 +13,7 @@ class IdVerdict(StrEnum):
     """What a check found about a pair."""
 
     AGREES = "agrees"
+    EXISTS = "exists"  # there is no name to compare it with
     SYNONYM = "synonym"
     CLOSE = "close"
     OTHER = "other concept"

@@ -18,6 +18,7 @@ from spacy_bioel.io.table import UNQUOTED, Column, separator_of, split_rows, tab
 from spacy_bioel.plugins.curation.errors import CurationErrors
 from spacy_bioel.plugins.curation.ids import split_id
 from spacy_bioel.plugins.curation.lines import line_pairs
+from spacy_bioel.plugins.curation.name_places import NameValues, no_values
 from spacy_bioel.plugins.curation.pairs import Cell, Pair, named_pair
 from spacy_bioel.plugins.curation.tables import Lines, table_pairs, text_pairs
 from spacy_bioel.plugins.curation.trees import json_events, tree_pairs, yaml_events
@@ -62,6 +63,7 @@ def read_pairs(
     *,
     columns: Mapping[str, Column] = MappingProxyType({}),
     prefix: str = "",
+    values: NameValues = no_values,
 ) -> Iterator[Pair]:
     """Stream the pairs in a file; "-" is stdin, read as text. columns, prefix: See `table_pairs`.
 
@@ -71,17 +73,20 @@ def read_pairs(
         case "workbook":
             rows = ((place, row, "") for place, row in read_workbook(path, is_only=False))
             parts = groupby(rows, key=lambda row: row[0].sheet)
-            return chain.from_iterable(table_pairs(path, p, ids, columns, prefix) for _, p in parts)
+            read = (table_pairs(path, p, ids, columns, prefix, values) for _, p in parts)
+            return chain.from_iterable(read)
         case "csv" | "tsv" as format:
             records = split_rows(file_lines(path), separator_of(path), quoted=format == "csv")
-            return table_pairs(path, records, ids, columns, prefix)
+            return table_pairs(path, records, ids, columns, prefix, values)
         case "obo":
             return _obo_pairs(path, file_lines(path), ids)
         case "json":
-            return tree_pairs(json_events(file_lines(path, _PIECE_LENGTH)), ids)
+            return tree_pairs(json_events(file_lines(path, _PIECE_LENGTH)), ids, values)
         case "yaml":
-            return tree_pairs(yaml_events(file_lines(path, _PIECE_LENGTH)), ids)
-    return text_pairs(file_lines(path, _PIECE_LENGTH), ids)
+            pairs = list(tree_pairs(yaml_events(file_lines(path, _PIECE_LENGTH)), ids, values))
+            if any(pair.names for pair in pairs):  # else they may be in comments
+                return iter(pairs)
+    return text_pairs(file_lines(path, _PIECE_LENGTH), ids, values)
 
 
 def file_lines(path: Path, most: int = -1) -> Iterator[tuple[Place, str]]:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import groupby, islice, zip_longest
 
 from spacy_bioel.io.open import ChangedCell, Place, StrPath, curie
 from spacy_bioel.io.table import Column, column_indices, header_of
+from spacy_bioel.plugins.curation import name_places
 from spacy_bioel.plugins.curation.ids import ID_LABEL, KEY_OF_PREFIX, split_id
 from spacy_bioel.plugins.curation.lines import line_pairs
+from spacy_bioel.plugins.curation.name_places import NameValues, no_values
 from spacy_bioel.plugins.curation.pairs import Cell, Pair, named_pair
 from spacy_bioel.text.normalize import unescape_formula
 
@@ -30,6 +33,7 @@ _AND = re.compile(r"\s(?:and|with)\s")
 _LISTED = re.compile(r"[^|;,\s](?:[^|;,]*[^|;,\s])?")
 _TABLE_RULE = re.compile(r"\|?(?:\s{0,9}:?-{1,200}:?\s{0,9}\|)+(?:\s{0,9}:?-{1,200}:?\s{0,9})?")
 _EMPHASIS = " *_`"
+_N_ROWS = 4000  # that are compared at a time
 _MAX_CELLS = 20  # between an id and its name
 _NEAREST = -2  # the closest cell with words has the name
 
@@ -72,7 +76,7 @@ def row_pairs(
         if isinstance(cell.text, ChangedCell):  # no id of a vocabulary looks like its message
             yield from [Pair(cell)] * (i in columns)
             continue
-        parts = _split(cell)
+        parts = _values_in(cell)
         if prefix:
             whole = [(p, curie(p.text, "" if ids.fullmatch(p.text) else prefix)) for p in parts]
             parts = [p if id == p.text else p._replace(text=id, at=-1) for p, id in whole]
@@ -83,7 +87,10 @@ def row_pairs(
             name = cells[column] if -1 < column < len(cells) else None
             if header is not None and (is_nearest or column == _NEAREST):
                 name = _nearest_name(cells, i, ids, header)
-            names = _split(name) if name and parts[1:] else []
+                if name and not parts[1:]:  # perhaps something else
+                    yield named_pair(parts[0], name)._replace(has_name=False)
+                    continue
+            names = _values_in(name) if name and parts[1:] else []
             if len(names) == len(parts):
                 yield from map(named_pair, parts, names)
                 continue
@@ -96,7 +103,7 @@ def row_pairs(
             yield from line_pairs(cell, ids)
 
 
-def _split(cell: Cell) -> list[Cell]:
+def _values_in(cell: Cell) -> list[Cell]:
     """Split a cell with several values."""
     return [cell.part(match[0], match.start()) for match in _LISTED.finditer(cell.text)]
 
@@ -114,20 +121,63 @@ def _nearest_name(
     return None
 
 
-def text_pairs(lines: Lines, ids: re.Pattern[str]) -> Iterator[Pair]:
+def text_pairs(lines: Lines, ids: re.Pattern[str], values: NameValues) -> Iterator[Pair]:
     """Read pairs from running text and Markdown, whose tables are read by row."""
-    header = before = tuple[str, ...]()  # cells of the line before
-    for place, line in lines:
-        line = line.rstrip("\r\n")
-        if "|" not in line:
-            header = before = ()
-            yield from line_pairs(Cell(line, place), ids)
+    cells = (Cell(line.rstrip("\r\n"), place) for place, line in lines)
+    for is_table, part in groupby(cells, key=lambda cell: "|" in cell.text):
+        if not is_table:
+            yield from name_places.pairs_in_lines(part, ids, values)
             continue
-        cells = row_cells(place, line.split("|"), line, marks=_EMPHASIS)
-        if _TABLE_RULE.fullmatch(line.strip()):
-            header = before
-        before = tuple(cell.text for cell in cells)
-        yield from row_pairs(cells, name_columns(header), ids, header=header)
+        while batch := list(islice(part, _N_ROWS)):
+            rows, header = list[list[Cell]](), tuple[str, ...]()
+            for cell in batch:
+                if _TABLE_RULE.fullmatch(cell.text.strip()):
+                    header = tuple(c.text for c in rows.pop()) if rows else header
+                else:
+                    split = cell.text.split("|")
+                    rows.append(row_cells(cell.place, split, cell.text, marks=_EMPHASIS))
+            if any(ids.fullmatch(cell.text) for row in rows for cell in row):
+                yield from _rows_pairs(rows, header, name_columns(header), ids, values)
+            else:
+                yield from name_places.pairs_in_lines(batch, ids, values)
+
+
+def _rows_pairs(
+    rows: Sequence[Sequence[Cell]],
+    header: Sequence[str],
+    columns: Mapping[int, tuple[int, str]],
+    ids: re.Pattern[str],
+    values: NameValues,
+    *,
+    first: Sequence[Cell] = (),
+) -> Iterator[Pair]:
+    """Read the pairs in rows, or in columns if names are above or below their ids.
+
+    first (Sequence[Cell]): The row that is perhaps a header, or the names of the first ids.
+    """
+
+    def learned(rows: Sequence[Sequence[Cell]]) -> dict[int, int]:
+        n = max(map(len, rows), default=0)
+        are_ids = [
+            p
+            for p in range(n)
+            if (cells := [row[p].text for row in rows if p < len(row) and row[p].text])
+            and 2 * sum(map(bool, map(ids.fullmatch, cells))) > len(cells)
+        ]
+        return name_places.choose_columns(rows, are_ids, values)
+
+    found = learned(rows)
+    if not found and rows and not columns:
+        every = [first, *rows] if first else rows
+        turned = list(zip_longest(*every, fillvalue=Cell("", at=-1)))
+        if names := learned(turned):
+            by_row = {p: (q, "") for p, q in names.items()}
+            for column in turned:
+                yield from row_pairs(column, by_row, ids)
+            return
+    columns = {**columns, **{p: (q, columns.get(p, (-1, ""))[1]) for p, q in found.items()}}
+    for row in rows:
+        yield from row_pairs(row, columns, ids, header=header)
 
 
 def table_pairs(
@@ -136,6 +186,7 @@ def table_pairs(
     ids: re.Pattern[str],
     chosen: Mapping[str, Column],
     prefix: str = "",
+    values: NameValues = no_values,
 ) -> Iterator[Pair]:
     """Read pairs from the rows of a table, as from `io.table.split_rows`.
 
@@ -144,6 +195,8 @@ def table_pairs(
     """
     columns: dict[int, tuple[int, str]] | None = None
     header: list[str] = []
+    first = list[Cell]()
+    read = list[list[Cell]]()
     for place, row, record in rows:
         if columns is None:
             if len(row) == 1 and row[0].startswith("#"):
@@ -157,8 +210,13 @@ def table_pairs(
             columns = {i: (name, known or prefix) for i, (name, known) in columns.items()}
             has_names = any(isinstance(column, str) for column in chosen.values())
             if has_names or not (chosen or any(map(ids.search, header))):
+                first = row_cells(place, row, record)
                 continue
-        yield from row_pairs(row_cells(place, row, record), columns, ids, header=header)
+        read.append(row_cells(place, row, record))
+        if len(read) == _N_ROWS:
+            yield from _rows_pairs(read, header, columns, ids, values, first=first)
+            read, first = [], []
+    yield from _rows_pairs(read, header, columns or {}, ids, values, first=first)
 
 
 def row_cells(place: Place, row: list[str], record: str, marks: str | None = None) -> list[Cell]:

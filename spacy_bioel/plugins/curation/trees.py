@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from importlib import import_module
-from itertools import count
+from itertools import count, groupby, islice
 from types import SimpleNamespace
+from typing import NamedTuple
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.open import Place
 from spacy_bioel.plugins.curation.errors import CurationErrors
-from spacy_bioel.plugins.curation.pairs import Cell, Pair
+from spacy_bioel.plugins.curation.name_places import NameValues, choose_columns, no_values
+from spacy_bioel.plugins.curation.pairs import Cell, Pair, named_pair
 from spacy_bioel.plugins.curation.tables import Lines, name_columns, row_pairs
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.?)*(?P<end>"?)|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.S)
 _SCALAR = re.compile(r"true|false|null|~|[.]?nan|[+-]?[.]?inf(?:inity)?|[+-]?\d[\d.e_+-]*", re.I)
 _MAX_STRING = 1 << 24  # characters of a string that is read in pieces
 _MAX_LEVELS = 100
+_N_OBJECTS = 4000  # that are compared at a time
 _BRACKET_OF_EVENT = {
     "MappingStart": "{",
     "MappingEnd": "}",
@@ -98,22 +102,35 @@ def yaml_events(lines: Lines) -> Iterator[Cell]:
         raise _tree_error(place, getattr(error, "problem", None) or error) from None
 
 
-def tree_pairs(events: Iterable[Cell], ids: re.Pattern[str]) -> Iterator[Pair]:
-    """Stream the pairs in objects and lists. RAISES BioelError: [B601] for what is not a tree."""
+class _Object(NamedTuple):
+    """The strings in an object: the key that it is the value of, its keys, and their values."""
+
+    level: int
+    own_key: Cell
+    keys: list[Cell]
+    values: list[Cell]
+
+
+def tree_pairs(
+    events: Iterable[Cell], ids: re.Pattern[str], values: NameValues = no_values
+) -> Iterator[Pair]:
+    """Yield the pairs in objects and lists. RAISES BioelError: [B601] for what is not a tree."""
+    iterator = _objects(events)
+    while batch := list(islice(iterator, _N_OBJECTS)):
+        yield from _pairs_of(batch, ids, values)
+
+
+def _objects(events: Iterable[Cell]) -> Iterator[_Object]:
+    """Yield the objects in a tree, at their ends; a string in a list is an object without keys."""
     stream = iter(events)
+    nothing = Cell("", at=-1)
 
-    def value(event: Cell, path: str = "$", level: int = 0) -> Iterator[Pair]:
-        if event.name in ("}", "]"):
-            raise _tree_error(event.place, repr(event.name))
-        if event.name:
-            return inside(event, path, level + 1)
-        return row_pairs([event._replace(name=path).stripped()], {}, ids)
-
-    def inside(opening: Cell, path: str, level: int) -> Iterator[Pair]:
+    def inside(opening: Cell, path: str, level: int, own_key: Cell) -> Iterator[_Object]:
         if level > _MAX_LEVELS:
             raise _tree_error(opening.place, f"more than {_MAX_LEVELS} levels")
         is_object = opening.name == "{"
-        cells: list[tuple[str, Cell]] = []  # the strings in an object, by key
+        found = _Object(level, own_key, [], [])
+        lists = list[_Object]()  # lists of strings, in an object
         for index in count():
             key = event = next(stream, None)
             if is_object and key is not None and not key.name:
@@ -123,14 +140,93 @@ def tree_pairs(events: Iterable[Cell], ids: re.Pattern[str]) -> Iterator[Pair]:
             if opening.name + event.name in ("{}", "[]"):
                 break
             below = f"{path}.{key.text}" if is_object else f"{path}[{index}]"
-            if event.name or not is_object:
-                yield from value(event, below, level)
-            else:
-                cells.append((key.text, event._replace(name=below).stripped()))
-        columns = name_columns(tuple(key for key, _ in cells))
-        for pair in row_pairs([cell for _, cell in cells], columns, ids):
-            is_value = pair.id.name.endswith(".meaning") and not pair.names  # in LinkML
-            yield Pair(pair.id, (Cell(path.rpartition(".")[2], at=-1),)) if is_value else pair
+            if event.name:
+                inner = value(event, below, level, key if is_object else own_key)
+                first, second = next(inner, None), next(inner, None)
+                if is_object and event.name == "[" and first and not second:
+                    lists.append(first)
+                else:
+                    yield from filter(None, (first, second))
+                    yield from inner
+            elif event.text:
+                found.keys.append(key if is_object else Cell(str(index), at=-1))
+                found.values.append(event._replace(name=below).stripped())
+        yield from _columns_of_lists(lists)
+        yield found
+
+    def value(
+        event: Cell, path: str = "$", level: int = 0, own_key: Cell = nothing
+    ) -> Iterator[_Object]:
+        if event.name in ("}", "]"):
+            raise _tree_error(event.place, repr(event.name))
+        if event.name:
+            return inside(event, path, level + 1, own_key)
+        return iter([_Object(level, own_key, [], [event._replace(name=path).stripped()])])
 
     for event in stream:
         yield from value(event)
+
+
+def _columns_of_lists(lists: Sequence[_Object]) -> Iterator[_Object]:
+    """Yield lists of strings in one object; lists of equal length, such as of ids and names, are
+    the columns of a table."""
+    for _, same in groupby(sorted(lists, key=lambda x: len(x.values)), lambda x: len(x.values)):
+        columns = list(same)
+        if len(columns) == 1:
+            yield columns[0]
+            continue
+        keys = [column.own_key for column in columns]
+        for values in zip(*(column.values for column in columns), strict=True):
+            yield _Object(columns[0].level, Cell("", at=-1), keys, list(values))
+
+
+def _pairs_of(
+    objects: Sequence[_Object], ids: re.Pattern[str], values: NameValues
+) -> Iterator[Pair]:
+    """Read objects as rows of tables. A name may also be the key of an id or of its object."""
+    tables: dict[tuple[int, frozenset[str]], list[_Object]] = defaultdict(list)
+    entries: tuple[list[list[Cell]], list[list[Cell]]] = [], []  # with ids as keys, and as values
+    kinds = []
+    for found in objects:
+        pairs = list(zip(found.keys, found.values, strict=False))
+        kinds.append((found.level, frozenset(k.text for k, v in pairs if ids.fullmatch(v.text))))
+        tables[kinds[-1]].append(found)
+        for pair in pairs:
+            for place in (0, 1):
+                entries[place].extend([list(pair)] * bool(ids.fullmatch(pair[place].text)))
+    known = {kind: _name_keys(table, kind[1], values) for kind, table in tables.items()}
+    has_entries = [choose_columns(entries[place], [place], values) for place in (0, 1)]
+    for found, kind in zip(objects, kinds, strict=True):
+        keys = {key.text: i for i, key in enumerate(found.keys)}
+        columns = name_columns(tuple(keys))
+        cells = [*found.values, found.own_key, *found.keys]
+        for key, i in keys.items():
+            column, prefix = columns.get(i, (-1, ""))
+            name = known[kind].get(key)
+            if name in keys:
+                column = keys[name]
+            elif name == "" or (key == "meaning" and column < 0):  # in LinkML
+                column = len(found.keys)
+            elif key in kind[1] and has_entries[1]:
+                column = len(found.keys) + 1 + i
+            if i in columns or column >= 0:
+                columns[i] = column, prefix
+        extra = frozenset(cells[len(found.values) :])
+        yield from (pair for pair in row_pairs(cells, columns, ids) if pair.id not in extra)
+        for cell, value in zip(found.keys, found.values, strict=False):
+            if ids.fullmatch(cell.text):
+                yield named_pair(cell, value if has_entries[0] else None)
+
+
+def _name_keys(
+    table: Sequence[_Object], id_keys: Collection[str], values: NameValues
+) -> dict[str, str]:
+    """Return the keys of the names of ids in similar objects, by key; "": the key of the object."""
+    keys = list(dict.fromkeys(key.text for found in table for key in found.keys))
+    rows = []
+    for found in table:
+        by_key = {key.text: v for key, v in zip(found.keys, found.values, strict=False)}
+        rows.append([found.own_key, *(by_key.get(key, Cell("")) for key in keys)])
+    places = [place for place, key in enumerate(keys, 1) if key in id_keys]
+    chosen = choose_columns(rows, places, values)
+    return {keys[p - 1]: keys[q - 1] if q else "" for p, q in chosen.items()}

@@ -63,8 +63,8 @@ def only(checker: Checker, text: str):
     [
         ("Seizure (HP:0001250)", "agrees", "Seizure"),
         ("seizure [hpo:0001250]", "agrees", "seizure"),
-        ("HP:0001250", "agrees", ""),
-        ("We used HP:0001250 for it.", "agrees", ""),
+        ("HP:0001250", "exists", ""),
+        ("We used HP:0001250 for it.", "exists", ""),
         ("epileptic fit, HP:0001250", "synonym", "epileptic fit"),
         ("HP:0001250 ! Seizures", "synonym", "Seizures"),
         ("Siezure (HP:0001250)", "close", "Siezure"),
@@ -96,7 +96,7 @@ def only(checker: Checker, text: str):
         ("Marinesco-Sjogren syndrome (OMIM #248800)", "agrees", None),
         ("Seizure (HPO 0001250000)", "malformed", "Seizure"),
         # A full stop ends the name, except in a short form of a word.
-        ("HP:0001251 was mild. Seizure came later.", "agrees", ""),
+        ("HP:0001251 was mild. Seizure came later.", "exists", ""),
         ("Dr. No (HP:0001250)", "other concept", "Dr. No"),
         # The last words of a name, unless they are nearer to another concept.
         ("cord torsion (MONDO:0008541)", "close", "cord torsion"),
@@ -130,8 +130,8 @@ def only(checker: Checker, text: str):
         ("Seizures were not observed (HP:0001251)", "other concept", "Seizures"),
         ("Seizures were followed by ataxia (HP:0001250)", "other concept", "ataxia"),
         # The label of an id is not a name.
-        ("  - HPO ID: HP:0001250", "agrees", ""),
-        ("- HPO term: HP:0001250", "agrees", ""),
+        ("  - HPO ID: HP:0001250", "exists", ""),
+        ("- HPO term: HP:0001250", "exists", ""),
         ("**HP ID:** HP:0001251 **Name:** Seizure", "other concept", "Seizure"),
         ("Name: Seizure, ID: HP:0001250", "agrees", "Seizure"),
         ("Ataxia | HPO | HP:0001251", "agrees", "Ataxia"),
@@ -219,7 +219,7 @@ def test_the_form_of_ids(tmp_path):
         verdicts = [only(checker, start + end).verdict.value for end in ("900", "900000", "B12")]
         kind = "malformed" if start == "R:" else "unknown id"
         assert verdicts == [kind, "unknown id", "malformed"]
-        assert only(checker, f"{start}{ids[0]}").verdict is IdVerdict.AGREES
+        assert only(checker, f"{start}{ids[0]}").verdict is IdVerdict.EXISTS
         assert only(checker, f"{start}0012").verdict.value == kind
 
 
@@ -261,7 +261,7 @@ def test_several_ids_share_the_name_before_their_bracket(checker):
 
 def test_each_id_in_a_line_has_its_own_name(checker):
     findings = checker.check_text("Seizure (HP:0001250), Ataxia (HP:0001638) and HP:0001644")
-    assert [f.verdict.value for f in findings] == ["agrees", "other concept", "agrees"]
+    assert [f.verdict.value for f in findings] == ["agrees", "other concept", "exists"]
     findings = checker.check_text("HP:0001250 Seizure HP:0001251 Ataxia\nHP:0001251 Seizure")
     assert [f.verdict.value for f in findings] == ["agrees", "agrees", "other concept"]
     assert findings[-1].line == 2
@@ -354,7 +354,7 @@ def test_in_python(kbs):
 def test_several_ids_in_a_cell_with_one_name(checker, tmp_path, name, verdicts):
     path = tmp_path / "a.csv"
     path.write_text(f"id,name\nHP:0001250|HP:0001251,{name}\n")
-    findings = [*map(checker.check, read_pairs(path, checker.ids))]
+    findings = [*map(checker.check, read_pairs(path, checker.ids, values=checker.values))]
     assert [finding.verdict.value for finding in findings] == verdicts
     assert any(finding.name for finding in findings)
 
@@ -372,7 +372,7 @@ def test_a_name_that_is_not_checked_begins_after_the_sentence(checker):
 def test_long_names_and_odd_ids(checker):
     [finding] = checker.check_text(f"{'x' * 10_000} (HP:0001250)")
     assert finding.verdict is IdVerdict.OTHER
-    assert [f.verdict for f in checker.check_text("— (HP:0001250)")] == [IdVerdict.AGREES]
+    assert [f.verdict for f in checker.check_text("— (HP:0001250)")] == [IdVerdict.EXISTS]
     for id in ("HP:000 1250", "no id", "", "HP:", "x" * 10_000):
         assert checker.check(Pair(Cell(id))).verdict is IdVerdict.MALFORMED
 

@@ -6,6 +6,7 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.io.open import Place
 from spacy_bioel.io.table import UNQUOTED, split_rows
 from spacy_bioel.plugins.curation.ids import id_pattern
+from spacy_bioel.plugins.curation.name_places import no_values
 from spacy_bioel.plugins.curation.sources import read_pairs
 from spacy_bioel.plugins.curation.tables import table_pairs, text_pairs
 
@@ -131,7 +132,7 @@ def test_places_lead_to_the_id_and_the_name():
     ],
 )
 def test_pipe_tables(text, expected):
-    pairs = list(text_pairs(lines_of(text), IDS))
+    pairs = list(text_pairs(lines_of(text), IDS, no_values))
     assert [(pair.names[0].text, pair.id.text) for pair in pairs] == expected
     for pair, line in zip(pairs, [text.splitlines()[-1]], strict=True):
         assert line[pair.id.at :].startswith(pair.id.text)
@@ -148,7 +149,7 @@ def test_pipe_tables(text, expected):
     ],
 )
 def test_columns_of_pipe_tables(line, place):
-    [pair] = text_pairs(lines_of(line), IDS)
+    [pair] = text_pairs(lines_of(line), IDS, no_values)
     assert pair.id.name == place and pair.names[0].text == "Seizure"
 
 

@@ -1,0 +1,119 @@
+"""The names of ids are found in any layout, whether the ids are right or wrong."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.plugins.curation.check import Checker
+from spacy_bioel.plugins.curation.sources import read_pairs
+from spacy_bioel.types import Concept
+
+NAMES = (
+    "Ataxia", "Seizure", "Tremor", "Dystonia", "Myopia, high", "Short stature", "Wide nose",
+    "Cleft palate", "Hearing loss", "Long face", "Thin hair", "Night blindness",
+)  # fmt: skip
+Pairs = list[tuple[str, str]]
+RIGHT = [(f"HP:{n:07}", name) for n, name in enumerate(NAMES, 1)]
+
+
+def lines(template: str) -> Callable[[Pairs], str]:
+    return lambda pairs: "".join(
+        template.format(id=id, name=name, n=n) for n, (id, name) in enumerate(pairs)
+    )
+
+
+def rows_of(size: int, write: Callable[[Pairs], str]) -> Callable[[Pairs], str]:
+    return lambda pairs: "".join(write(pairs[i : i + size]) for i in range(0, len(pairs), size))
+
+
+LAYOUTS: dict[str, Callable[[Pairs], str]] = {
+    "brackets.md": lines("- **{name}** (`{id}`)\n"),
+    "tabs.txt": lines("{id}\t{name}\n"),
+    "list of pairs.md": rows_of(4, lambda p: ", ".join(f"{name}: {id}" for id, name in p) + "\n"),
+    "item.html": lines("<li>{name} <code>{id}</code></li>\n"),
+    "above.txt": lines("{name}\n{id}\nseen {n} times\n\n"),
+    "below.txt": lines("{id}\n{name}\n"),
+    "nested.md": lines("- {name}\n  - id: {id}\n  - onset: childhood\n"),
+    "heading.md": lines("## {name}\n\nHPO: {id}\n\nSeen in {n} of 40.\n\n"),
+    "front.md": lines("  - label: {name}\n    id: {id}\n"),
+    "cells.html": lines("<tr>\n<td>P{n}</td>\n<td>{name}</td>\n<td>{id}</td>\n</tr>\n"),
+    "attributes.xml": lines('<f id="{id}" system="HPO" seen="{n}" name="{name}"/>\n'),
+    "match.md": lines("Best match: {name} | Suggested HP: {id}\n"),
+    "gap.txt": lines("{name:<40}F   {id}\n"),
+    "json.md": lines('{{"id": "{id}", "label": "{name}"}}\n'),
+    "quotes.sql": lines("INSERT INTO t VALUES ({n}, '{id}', 'TP53', '{name}');\n"),
+    "latex.tex": lines("{name} & {n} & \\texttt{{{id}}} \\\\\n"),
+    "ini.txt": lines("[{id}]\nactive = yes\nname = {name}\n\n"),
+    "comments.yaml": lines("- {id}  # {name}\n"),
+    "between.csv": lines('{id},F,{n},S{n},"{name}"\n'),
+    "other ids.tsv": lines("S1\t{id}\tOMIM:10000{n}\tRYR1\tTAS\t{name}\n"),
+    "two pairs.csv": rows_of(
+        2, lambda p: ",".join(f'{id},"{name}"' for id, name in p) + "\n"
+    ),
+    "turned.csv": rows_of(
+        4,
+        lambda p: f"name,{','.join(json.dumps(n) for _, n in p)}\nid,{','.join(i for i, _ in p)}\n",
+    ),
+    "table.md": lambda p: "| P | HPO | finding |\n|-|-|-|\n" + lines("|P{n}|{id}|{name}|\n")(p),
+    "keys.json": lambda p: json.dumps({id: name for id, name in p}),
+    "values.json": lambda p: json.dumps({name: id for id, name in p}),
+    "lists.json": lambda p: json.dumps({"ids": [i for i, _ in p], "terms": [n for _, n in p]}),
+    "split.json": lambda p: json.dumps({"data": [[4, id, "F", name] for id, name in p]}),
+    "nested.json": lambda p: json.dumps([{"type": {"id": i, "label": n}, "n": 1} for i, n in p]),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def checker(tmp_path_factory) -> Checker:
+    concepts = [Concept(id, (name,)) for id, name in RIGHT]
+    concepts.append(Concept("HP:0000013", ("Abnormality of glands",)))
+    build_kb(concepts, kb := tmp_path_factory.mktemp("kb") / "hp")
+    return Checker([kb])
+
+
+@pytest.mark.parametrize("step", [0, 1, 5])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(checker, tmp_path, layout, step):
+    """The ids are right, or those of the name that is `step` further."""
+    ids = [id for id, _ in RIGHT]
+    pairs = [(id, name) for id, name in zip(ids[step:] + ids[:step], NAMES, strict=True)]
+    (path := tmp_path / layout).write_text(LAYOUTS[layout](pairs))
+    found = [checker.check(pair) for pair in read_pairs(path, checker.ids, values=checker.values)]
+    expected = "other concept" if step else "agrees"
+    assert sorted((x.id, x.name, x.verdict.value) for x in found if x.id.startswith("HP")) == [
+        (id, name, expected) for id, name in sorted(pairs)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "verdict"),
+    [
+        ("- Parent: HP:0000002\n", "", "exists"),
+        ("- Parnet: HP:0000002\n", "", "exists"),
+        ("- Siezure: HP:0000002\n", "Siezure", "close"),
+        ("- Ataxia: HP:0000002\n", "Ataxia", "other concept"),
+        # A name is that of one id.
+        ("Seizure (HP:0000002), see also HP:0000001\n", "Seizure", "agrees"),
+        ("The girl had a short\nstature (HP:0000006).\n", "short stature", "agrees"),
+        ("Abnormality fo glands (HP:0000013)\n", "Abnormality fo glands", "close"),
+    ],
+)
+def test_single_lines(checker, text, name, verdict):
+    first = checker.check_text(text)[0]
+    assert (first.name, first.verdict.value) == (name, verdict)
+
+
+@pytest.mark.parametrize("row", ["SIL1,{}", "{},PCS", "S1,{},A"])
+def test_cells_that_are_no_names(checker, tmp_path, row):
+    (path := tmp_path / "a.csv").write_text(
+        "a,hpo_id,b\n".replace("a,", "gene,") + row.format("HP:0000002")
+    )
+    [pair] = read_pairs(path, checker.ids, values=checker.values)
+    assert checker.check(pair).verdict.value == "exists"
+
+
+def test_prefixes_with_a_hyphen_or_a_space(checker):
+    found = checker.check_text("SNOMED-CT:160903007, SNOMED CT 160903007 and HPO-ID: 0000002")
+    assert [x.id for x in found] == ["SNOMED-CT:160903007", "SNOMED CT 160903007", "HP:0000002"]
