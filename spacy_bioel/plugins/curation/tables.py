@@ -135,11 +135,19 @@ def text_pairs(lines: Lines, ids: re.Pattern[str], values: NameValues) -> Iterat
                     header = tuple(c.text for c in rows.pop()) if rows else header
                 else:
                     split = cell.text.split("|")
-                    rows.append(row_cells(cell.place, split, cell.text, marks=_EMPHASIS))
+                    in_row = row_cells(cell.place, split, cell.text, marks=_EMPHASIS)
+                    rows.append([_linked_id(part, ids) or part for part in in_row])
             if any(ids.fullmatch(cell.text) for row in rows for cell in row):
                 yield from _rows_pairs(rows, header, name_columns(header), ids, values)
             else:
                 yield from name_places.pairs_in_lines(batch, ids, values)
+
+
+def _linked_id(cell: Cell, ids: re.Pattern[str]) -> Cell | None:
+    """Return the id in a cell that is only a link: "[HP:0000001](address)"."""
+    match = ids.search(cell.text)
+    is_link = match and not any(map(str.isalnum, ids.sub("", cell.text)))
+    return cell.part(match[0], match.start()) if match and is_link and "](" in cell.text else None
 
 
 def _rows_pairs(

@@ -57,6 +57,7 @@ LAYOUTS: dict[str, Callable[[Pairs], str]] = {
         lambda p: f"name,{','.join(json.dumps(n) for _, n in p)}\nid,{','.join(i for i, _ in p)}\n",
     ),
     "table.md": lambda p: "| P | HPO | finding |\n|-|-|-|\n" + lines("|P{n}|{id}|{name}|\n")(p),
+    "links.md": lambda p: lines("| {name} | [{id}](https://hpo.jax.org/browse/term/{id}) |\n")(p),
     "keys.json": lambda p: json.dumps({id: name for id, name in p}),
     "values.json": lambda p: json.dumps({name: id for id, name in p}),
     "lists.json": lambda p: json.dumps({"ids": [i for i, _ in p], "terms": [n for _, n in p]}),
