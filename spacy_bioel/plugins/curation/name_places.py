@@ -23,9 +23,7 @@ AGREES, NAMES = 2.0, 1.0  # values of a name of the concept with the id, and of 
 # Returns the values of (id, text) pairs: AGREES, NAMES or 0.
 NameValues = Callable[[Iterable[tuple[str, str]]], Mapping[tuple[str, str], float]]
 NamePlace = tuple[str, int, str]  # as seen from an id: ("before", 1, "whole")
-_IdsInLine = list[
-    tuple[Cell, dict[NamePlace, Cell]]
-]  # the ids in a line, with the texts around each
+_IdsInLine = list[tuple[Cell, dict[NamePlace, Cell]]]  # with the texts around each id
 
 
 def no_values(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], float]:
