@@ -6,8 +6,10 @@ from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
+from spacy.language import Language
 
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.loading import require_linker
 from spacy_bioel.plugins.curation.check import Checker
 from spacy_bioel.plugins.curation.pairs import IdVerdict
 from spacy_bioel.plugins.curation.report import finding_record
@@ -50,9 +52,9 @@ class CheckAnswer(BaseModel):
     findings: list[CheckedIdOut]
 
 
-def check_request(kb: KnowledgeBase, request: CheckRequest) -> CheckAnswer:
+def check_request(nlp: Language, request: CheckRequest) -> CheckAnswer:
     """Check that the ids in texts exist, and mean what the names next to them say."""
-    checker = _checker_of(kb)
+    checker = _checker_of(require_linker(nlp, "The pipeline").kb)
     found = ((n, one) for n, text in enumerate(request.texts) for one in checker.check_text(text))
     return CheckAnswer.model_validate(
         {"findings": [{"text": n, **finding_record(one)} for n, one in found]}

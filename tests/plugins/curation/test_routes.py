@@ -4,6 +4,7 @@ import pytest
 
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.loading import dictionary_pipeline
 from spacy_bioel.plugins.curation.routes import CheckRequest, check_for_agent, check_request
 from spacy_bioel.types import Concept
 
@@ -16,14 +17,15 @@ def kb(tmp_path_factory) -> KnowledgeBase:
 
 
 def test_check(kb):
+    nlp = dictionary_pipeline(str(kb.path))
     text = "Narcan (X:1).\nClonidine (X:1)"
-    first, second = check_request(kb, CheckRequest(texts=[text])).model_dump()["findings"]
+    first, second = check_request(nlp, CheckRequest(texts=[text])).model_dump()["findings"]
     assert (first["verdict"], first["line"], first["column"]) == ("synonym", 1, 9)
     assert (second["verdict"], second["found"]["name"]) == ("other concept", "Naloxone")
     assert second["proposals"] == [{"id": "X:2", "name": "Clonidine", "score": 1.0}]
-    both = check_request(kb, CheckRequest(texts=["X:1", text])).findings
+    both = check_request(nlp, CheckRequest(texts=["X:1", text])).findings
     assert [finding.text for finding in both] == [0, 1, 1]
-    assert check_request(kb, CheckRequest(texts=[""])).findings == []
+    assert check_request(nlp, CheckRequest(texts=[""])).findings == []
 
 
 def test_check_ids(kb):
