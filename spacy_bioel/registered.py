@@ -17,6 +17,7 @@ from typing import Any
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.types import DeclaredFact
 
+_GROUP = "spacy_bioel_"  # what the names of all groups of entry points begin with
 # Groups of entry points, with a noun for what is registered there.
 COMMANDS, ENGINES, FACTS = "commands", "engines", "facts"
 FORMATS, FUNCTIONS = "formats", "functions"
@@ -40,14 +41,16 @@ NOUNS = {
 
 @cache
 def _registered(group: str) -> dict[str, EntryPoint]:
-    """Return what is registered in a group. RAISES BioelError: [B660] if a name is used twice."""
-    by_name: dict[str, EntryPoint] = {}
-    for point in entry_points(group=f"spacy_bioel_{group}"):
-        first = by_name.setdefault(point.name, point)
-        if first.value != point.value:
-            about = {"what": NOUNS[group], "name": point.name}
-            raise BioelError(Errors.B660.format(**about, first=first.value, second=point.value))
-    return by_name
+    """Return what is registered in a group; of a name that is used twice, the first."""
+    return {point.name: point for point in reversed(tuple(entry_points(group=_GROUP + group)))}
+
+
+def refuse_twice(group: str, name: str) -> None:
+    """Raise an error if two packages register a name. RAISES BioelError: [B660]"""
+    points = entry_points(group=_GROUP + group, name=name)
+    if len(values := list(dict.fromkeys(point.value for point in points))) > 1:
+        about = {"what": NOUNS[group], "name": name}
+        raise BioelError(Errors.B660.format(**about, first=values[0], second=values[1]))
 
 
 def registered_names(group: str) -> list[str]:
@@ -63,9 +66,10 @@ def all_names(group: str) -> list[str]:
 def load_registered(group: str, name: str) -> Any:
     """Import what is registered under a name.
 
-    RAISES BioelError: [B661] if it belongs to a plugin that is missing, [B662] if it is unknown,
-        [B663] if its import fails.
+    RAISES BioelError: [B660] if two packages register it, [B661] if it belongs to a plugin that is
+        missing, [B662] if it is unknown, [B663] if its import fails.
     """
+    refuse_twice(group, name)
     about = {"what": NOUNS[group], "name": name}
     point = _registered(group).get(name)
     if point is None:

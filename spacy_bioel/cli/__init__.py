@@ -18,7 +18,7 @@ import typer
 
 from spacy_bioel import __version__
 from spacy_bioel.cli import card, console, corpora, documents, evaluate, kb_build, kb_show, train
-from spacy_bioel.errors import BioelError, Errors, crash_report
+from spacy_bioel.errors import LOGGER, BioelError, Errors, crash_report
 from spacy_bioel.parallel import memory_errors
 from spacy_bioel.registered import COMMANDS, all_names, load_registered
 
@@ -79,14 +79,24 @@ def _add_registered() -> None:
 
     A command that is missing, or cannot be imported, is hidden, and says so when it is run.
     """
+    own = {app: _names_in(app), kb_app: _names_in(kb_app)}
     for name in all_names(COMMANDS):
         group, _, command = name.rpartition(" ")
         commands = kb_app if group == "kb" else app
+        if command in own[commands]:
+            about = {"what": "command", "name": name, "first": __package__, "second": "another"}
+            LOGGER.error(Errors.B660.format(**about))
+            continue
         try:
             commands.command(command)(load_registered(COMMANDS, name))
         except BioelError as error:
             settings = {"ignore_unknown_options": True}
             commands.command(command, hidden=True, context_settings=settings)(_refusing(error))
+
+
+def _names_in(commands: typer.Typer) -> set[str]:
+    named = ((c.name, getattr(c.callback, "__name__", "")) for c in commands.registered_commands)
+    return {name or function.replace("_", "-") for name, function in named}
 
 
 def _refusing(error: BioelError) -> Callable[..., None]:

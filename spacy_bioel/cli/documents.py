@@ -176,7 +176,8 @@ def link_command(
         }
         for option, is_set in unsuited.items():
             if is_set:
-                raise BioelError(Errors.B196.format(found=option, expected="a command without it"))
+                about = {"engine": engine, "expected": "a command without it"}
+                raise BioelError(Errors.B196.format(found=option, **about))
         target = next(iter(outputs))
         totals = link_file(source, target, model=model, code=code, batch_size=batch_size)
     else:

@@ -52,7 +52,7 @@ def test_without_torch_pipelines_are_made_and_networks_are_not():
                 lambda: [Example(nlp.make_doc("aspirin"), doc)]
             )
         except Exception as error:
-            print(str(error)[:6], str(error).endswith("pip install 'spacy-bioel[train]'"))
+            print(str(error)[:6], "pip install 'spacy-bioel[train]'" in str(error))
         """
     )
     assert printed.splitlines() == [

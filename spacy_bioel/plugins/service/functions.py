@@ -15,7 +15,7 @@ from spacy.language import Language
 from spacy_bioel.errors import LOGGER, BioelError, Errors
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.plugins.service.errors import ServiceErrors
-from spacy_bioel.registered import NOUNS, load_registered, registered_names
+from spacy_bioel.registered import NOUNS, load_registered, refuse_twice, registered_names
 
 
 def runs_in_worker(function: Callable[..., Any]) -> bool:
@@ -38,6 +38,7 @@ def offer_registered(
     """
     unusable: dict[str, BioelError] = {}
     for name in registered_names(group):
+        refuse_twice(group, name)
         try:
             function = load_registered(group, name)
         except BioelError as error:

@@ -81,7 +81,7 @@ def link_file(
     for role, path in (("input", source), ("output", target)):
         if not path.endswith((_PARQUET, _JSONL)):
             found, expected = f"the {role} {path}", f"a name that ends in {_PARQUET} or {_JSONL}"
-            raise BioelError(Errors.B196.format(found=found, expected=expected))
+            raise BioelError(Errors.B196.format(engine="spark", found=found, expected=expected))
     spark = _start_session()
     try:
         with _new_folder(spark, target) as temporary:
