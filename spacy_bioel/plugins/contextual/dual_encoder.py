@@ -56,7 +56,8 @@ def build_dual_encoder_v1(
     from_words: bool = True,
     collective: bool = True,
 ) -> DualEncoder:
-    """Registered as `spacy-bioel.DualEncoder.v1`; see `plugins.contextual.token_networks` for the paper.
+    """Registered as `spacy-bioel.DualEncoder.v1`; the paper is named in
+    `plugins.contextual.token_networks`.
 
     tok2vec (Model): A listener to the shared `tok2vec` pipe. With `collective = false`, a separate
         tok2vec.
