@@ -35,7 +35,7 @@ _MIN_SCORE = 0.5  # of a place: the mean value of its texts, less its cost
 _MIN_RECORDS = 3  # of a layout in which no name agrees with its id
 _N_LINES = 4000  # that are compared at a time
 _MAX_WORDS_BEFORE = 6  # of a name that begins in the line before
-_N_PARTS, _N_LINES_NEAR = 20, 6
+_N_PARTS, _N_LINES_NEAR = 20, 12
 _N_NEAR, _N_COLUMNS = 8, 30  # texts, lines and columns before and after an id
 _MAX_NAME_LENGTH = 200
 _PART_SEPARATOR = re.compile(
@@ -86,7 +86,7 @@ def _split_line(cell: Cell, ids: re.Pattern[str]) -> _SplitLine:
 
 def _readings_of(cell: Cell) -> Iterator[tuple[str, Cell]]:
     """Yield the parts of a text that may be a name: all of it, what follows a key, an item."""
-    if mark := LIST_MARK.match(cell.text):
+    while mark := LIST_MARK.match(cell.text):  # "### 1. "
         cell = cell.part(cell.text[mark.end() :], mark.end())
     whole = cell.stripped(_AROUND)
     spans = {"whole": (0, whole.text)}
@@ -128,7 +128,7 @@ def _places_of(lines: Sequence[_SplitLine], number: int, index: int) -> dict[Nam
                 found["column", n] = line.parts[index][0]
             elif len(line.parts) <= 3:
                 found |= {(f"line {k}", n): cell for k, (cell, _) in enumerate(line.parts)}
-            if abs(n) == 3:
+            if abs(n) == _N_NEAR:
                 break
     return {
         (kind, n, name): part

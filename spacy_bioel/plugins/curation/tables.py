@@ -124,12 +124,16 @@ def _nearest_name(
 def text_pairs(lines: Lines, ids: re.Pattern[str], values: NameValues) -> Iterator[Pair]:
     """Read pairs from running text and Markdown, whose tables are read by row."""
     cells = (Cell(line.rstrip("\r\n"), place) for place, line in lines)
-    for is_table, part in groupby(cells, key=lambda cell: "|" in cell.text):
-        if not is_table:
-            yield from name_places.pairs_in_lines(part, ids, values)
-            continue
+    text = list[Cell]()
+    for has_bars, part in groupby(cells, key=lambda cell: "|" in cell.text):
         while batch := list(islice(part, _N_ROWS)):
             rows, header = list[list[Cell]](), tuple[str, ...]()
+            if len(text) >= _N_ROWS:
+                yield from name_places.pairs_in_lines(text, ids, values)
+                text = []
+            if not has_bars:
+                text += batch
+                continue
             for cell in batch:
                 if _TABLE_RULE.fullmatch(cell.text.strip()):
                     header = tuple(c.text for c in rows.pop()) if rows else header
@@ -138,9 +142,12 @@ def text_pairs(lines: Lines, ids: re.Pattern[str], values: NameValues) -> Iterat
                     in_row = row_cells(cell.place, split, cell.text, marks=_EMPHASIS)
                     rows.append([_linked_id(part, ids) or part for part in in_row])
             if any(ids.fullmatch(cell.text) for row in rows for cell in row):
+                yield from name_places.pairs_in_lines(text, ids, values)
                 yield from _rows_pairs(rows, header, name_columns(header), ids, values)
-            else:
-                yield from name_places.pairs_in_lines(batch, ids, values)
+                text = []
+            else:  # a bar in a sentence, or of a template
+                text += batch
+    yield from name_places.pairs_in_lines(text, ids, values)
 
 
 def _linked_id(cell: Cell, ids: re.Pattern[str]) -> Cell | None:
