@@ -194,11 +194,8 @@ def pairs_in_lines(
                     yield named_pair(id, name)
                 else:
                     near = (*places.values(), *in_sentence.get(id, Pair(id)).names)
-                    others = (
-                        c
-                        for c in near
-                        if c not in owners and not known.get((id.text, c.text)) == NAMES
-                    )
+                    free = (cell for cell in near if cell not in owners)
+                    others = (c for c in free if known.get((id.text, c.text)) != NAMES)
                     yield Pair(id, (name, *others), True)
 
 

@@ -208,6 +208,7 @@ def table_pairs(
     chosen (Mapping): Columns of "id" and "name"; empty: by header.
     RAISES BioelError: [B128] if a column is missing, [B262] if there is no column of a number.
     """
+    values = no_values if chosen else values  # what the user chose is not compared with others
     columns: dict[int, tuple[int, str]] | None = None
     header: list[str] = []
     first = list[Cell]()

@@ -115,6 +115,17 @@ def test_cells_that_are_no_names(checker, tmp_path, row):
     assert checker.check(pair).verdict.value == "exists"
 
 
+def test_columns_that_the_user_chose(checker, tmp_path):
+    """Also if another column has better names."""
+    rows = "".join(f"{id},{name},note on {name}\n" for id, name in RIGHT)
+    (path := tmp_path / "a.csv").write_text(
+        f"id,finding,remark\n{rows}".replace("Myopia, high", "x")
+    )
+    chosen = {"id": "id", "name": "remark"}
+    pairs = read_pairs(path, checker.ids, columns=chosen, values=checker.values)
+    assert {pair.names[0].text.partition(" ")[0] for pair in pairs} == {"note"}
+
+
 def test_prefixes_with_a_hyphen_or_a_space(checker):
     found = checker.check_text("SNOMED-CT:160903007, SNOMED CT 160903007 and HPO-ID: 0000002")
     assert [x.id for x in found] == ["SNOMED-CT:160903007", "SNOMED CT 160903007", "HP:0000002"]
