@@ -45,6 +45,11 @@ def prefix_key(prefix: str) -> str:
     return KEY_OF_PREFIX.get(prefix.lower(), prefix.lower())
 
 
+def prefix_of(raw: str) -> str:
+    """Return the key of an id's prefix, "" if it has none."""
+    return prefix_key((split_id(raw) or ("",))[0])
+
+
 def split_id(raw: str) -> tuple[str, str] | None:
     """Split an id into its prefix and local part, as written; None if there is no prefix."""
     raw = raw.strip()
@@ -72,7 +77,7 @@ def id_pattern(prefixes: frozenset[str] | tuple[()]) -> re.Pattern[str]:
     return re.compile(
         rf"(?:{_ADDRESS}|{_PAGE}(?P<page>{in_page})(?::|%3[Aa]|_(?=[A-Z]?\d{{5}})))"
         rf"(?P<local>{_LOCAL})"
-        rf"|(?<![\w:/.])(?P<prefix>(?P<known>(?i:{_KNOWN}))|{listed}|{other})"
+        rf"|(?:(?<![\w:/])|(?<=\bobo:))(?P<prefix>(?P<known>(?i:{_KNOWN}))|{listed}|{other})"
         rf"(?:(?:[ _-](?i:id))?(?:[:_]|:[ ](?={_LONG}))|"
         rf"(?(known)(?:[ ](?i:id))?:?[ ]\#?(?={_LONG})|(?!)))"
         rf"(?P<digits>{_LOCAL})",

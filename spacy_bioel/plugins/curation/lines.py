@@ -1,15 +1,25 @@
-"""Read pairs of a name and an id from a line of running text."""
+"""Read ids in lines of text, with the names that they may have."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from html import unescape
+from itertools import islice, pairwise
+from typing import NamedTuple
 
 from spacy_bioel.plugins.curation.ids import ID_LABEL
+from spacy_bioel.plugins.curation.name_places import (
+    MAX_NAME_LENGTH,
+    SENTENCE,
+    Entry,
+    NamePlace,
+    Record,
+)
 from spacy_bioel.plugins.curation.pairs import Cell, Pair
 
-_AROUND_NAMES = " \t*_`\"'“”„,:=–—-([{"  # white space, emphasis, quotes, separators and brackets
+_AROUND_NAMES = " \t#*_`\"'“”„,:=–—-([{"  # white space, emphasis, quotes, separators and brackets
 LIST_MARK = re.compile(r"\s{0,99}(?:[-*•>#+]{1,6}|\d{1,3}[.)])\s{1,9}")
 # The full stops in "E. coli", "St. Louis" and "graft vs. host" end no clause.
 _NOT_SHORT = "".join(rf"(?<!\b{word})" for word in "[A-Z] St Dr sp spp var subsp vs cf".split())
@@ -30,6 +40,19 @@ _BANG = re.compile(r"[\s`*]{0,9}!")
 _NAME_IN_BRACKETS = re.compile(r"[\s*_`]{0,9}\(([^()]{2,200})\)")
 _MAX_LOOK_BACK = 300  # characters before an id that may contain its name
 _MAX_WORDS = 12  # words before or after an id that may be its name
+# The last character of a line and the first of the next, within a sentence.
+_CONTINUES = re.compile(r"[\w,;][a-z\d]|\w[(\[]")
+_N_PARTS, _N_LINES_NEAR = 20, 12
+_MAX_INDENT = 4  # of the second line of a name
+_N_ITEMS = 4  # of a list, at each end
+_N_NEAR = 8  # texts and lines before and after an id
+_PART_SEPARATOR = re.compile(
+    r"\t|\||(?<!\[)\^|</?[A-Za-z][\w:-]*|/?>|[\"“”{}]|(?<![\w'])'|'(?![\w'])|\s&\s|(?<=\S)\s{2,}(?=\S)"
+)
+_AROUND = " \t*_`'#>:=,;.–—-([{)]}!/\\+•&~"
+_KEY_OF_VALUE = re.compile(r"(?:.*:|[^=]{1,80}=)", re.S)
+_CONTENT = re.compile(r"[^\W_](?:.*[^\W_])?[)\]]*", re.S)
+_REPEATED_MARKS = re.compile(r"(.{2,40}?)\1+")
 _NOT_SPACES = re.compile(r"\S+")
 # Words of sentences: a line with one of these is more than a name and an id.
 _PROSE = re.compile(
@@ -117,3 +140,161 @@ def _names(line: str, start: int, end: int, *, first: int = 0, last: int = 0) ->
     after = _AROUND_NAMES + ".;" * bool(first)
     cells = (Cell(line[a:b].rstrip(after), at=a).stripped(_AROUND_NAMES) for a, b in spans)
     return [cell for cell in dict.fromkeys(cells) if any(map(str.isalpha, cell.text))]
+
+
+class _SplitLine(NamedTuple):
+    """A line, its marks without words, and its parts: ids, and texts that may be names."""
+
+    cell: Cell
+    marks: str
+    parts: list[tuple[Cell, bool]]
+
+    @property
+    def has_ids(self) -> bool:
+        return any(is_id for _, is_id in self.parts)
+
+
+def _split_line(cell: Cell, ids: re.Pattern[str]) -> _SplitLine:
+    parts, marks, start = list[tuple[Cell, bool]](), list[str](), 0
+
+    def add(end: int) -> None:
+        piece = cell.text[start:end]
+        marks.append(_CONTENT.sub("T", " ".join(piece.split())))
+        if any(map(str.isalpha, piece)):
+            parts.append((cell.part(piece, start), False))
+
+    for match in [*ids.finditer(cell.text), None]:
+        if match and start and cell.text[start : match.start()] == "](":
+            continue  # the address of a link whose text is an id
+        end = match.start() if match else len(cell.text)
+        for mark in _PART_SEPARATOR.finditer(cell.text, start, end):
+            add(mark.start())
+            marks.append(mark[0])
+            start = mark.end()
+        add(end)
+        if match:
+            parts.append((cell.part(match[0], match.start()), True))
+            marks.append("I")
+            start = match.end()
+    return _SplitLine(cell, _REPEATED_MARKS.sub(r"\1+", "".join(marks)), parts)
+
+
+def _readings_of(cell: Cell) -> Iterator[tuple[str, tuple[Cell, ...]]]:
+    """Yield what may be a name in a text: all of it or an item, with and without a key."""
+    while mark := LIST_MARK.match(cell.text):  # "### 1. "
+        cell = cell.part(cell.text[mark.end() :], mark.end())
+    spans = {"whole": (0, len(cell.text))}
+    for sign in ",;":
+        ends = [-1, *(i for i, c in enumerate(cell.text) if c == sign), len(cell.text)]
+        items = [(start + 1, end) for start, end in pairwise(ends)]
+        if len(items) > 1:
+            spans |= {f"{sign}{k}": span for k, span in enumerate(items[:_N_ITEMS])}
+            spans |= {f"{sign}-{k}": span for k, span in enumerate(items[: -_N_ITEMS - 1 : -1])}
+    for reading, (start, end) in spans.items():
+        texts = [cell.part(cell.text[start:end], start)]
+        if key := _KEY_OF_VALUE.match(cell.text, start, end):
+            texts.append(cell.part(cell.text[key.end() : end], key.end()))
+        if found := tuple(filter(None, (_as_name(text, cell) for text in texts))):
+            yield reading, found
+
+
+def _as_name(cell: Cell, around: Cell) -> Cell | None:
+    """Return a text without the marks around it, if it may be a name."""
+    part = cell.stripped(_AROUND)
+    if part.text.count(")") < part.text.count("(") and f"{part.text})" in around.text:
+        part = part._replace(text=f"{part.text})")  # whose end was stripped
+    if "&" in part.text or ("_" in part.text and " " not in part.text):
+        part = part._replace(text=unescape(part.text).replace("_", " "), at=-1)
+    is_name = 1 < len(part.text) <= MAX_NAME_LENGTH and any(map(str.isalpha, part.text))
+    return part if is_name else None
+
+
+def _texts_around(
+    lines: Sequence[_SplitLine], number: int, index: int
+) -> dict[NamePlace, tuple[Cell, ...]]:
+    """Return the texts around an id in a line, by their place."""
+    parts = lines[number].parts
+    before = parts[max(0, index - _N_PARTS) : index][::-1]
+    found: dict[tuple[str, int], Cell] = {}
+    for kind, cells in (("before", before), ("after", parts[index + 1 : index + 1 + _N_PARTS])):
+        texts = islice((cell for cell, is_id in cells if not is_id), _N_NEAR)
+        found |= {(kind, n): cell for n, cell in enumerate(texts)}
+    below = lines[number + 1 : number + 1 + _N_LINES_NEAR]
+    for step, nearby in ((-1, lines[max(0, number - _N_LINES_NEAR) : number][::-1]), (1, below)):
+        seen: Counter[str] = Counter()  # lines of a kind: "the first heading above"
+        for line in nearby:
+            if line.has_ids:
+                if step > 0 and seen:  # below is what belongs to the next id
+                    break
+                continue
+            seen[line.marks] += 1
+            n = step * seen[line.marks]
+            if len(line.parts) == len(parts) > 1:
+                found[f"column {line.marks}", n] = line.parts[index][0]
+            elif len(line.parts) <= 3:
+                inside = enumerate(cell for cell, _ in line.parts)
+                found |= {(f"{k} of {line.marks}", n): cell for k, cell in inside}
+    return {
+        (kind, n, reading): (*_wrapped(texts[0], lines[number].cell, below), *texts)
+        if kind in ("before", "after") and reading == "whole"
+        else texts
+        for (kind, n), cell in found.items()
+        for reading, texts in _readings_of(cell)
+    }
+
+
+def _wrapped(part: Cell, line: Cell, below: Sequence[_SplitLine]) -> Iterator[Cell]:
+    """Yield a text together with what is below it in the same column, the longest first."""
+    longer, text, at = list[str](), part.text, part.at - line.at
+    for other in below:
+        stripped = [(cell.stripped(), other.cell.at) for cell, _ in other.parts]
+        same = (c.text for c, start in stripped if 0 <= c.at - start - at <= _MAX_INDENT)
+        if other.has_ids or part.at < 0 or not (rest := next(same, "")):
+            break
+        longer.append(text := f"{text} {rest}")
+    yield from (Cell(text, at=-1) for text in reversed(longer))
+
+
+def line_records(lines: Iterable[Cell], ids: re.Pattern[str]) -> Iterator[Record]:
+    """Read the ids in lines of text, with the texts around them."""
+    split = [_split_line(cell, ids) for cell in lines if cell.text.strip()]
+    for number, line in enumerate(split):
+        if not line.has_ids:
+            continue
+        entries = list[Entry]()
+        in_sentence = _sentence_pairs(line.cell, split[number - 1].cell if number else None, ids)
+        by_id = {pair.id: pair for pair in in_sentence}
+        end = -1  # of the id before
+        for index, (id, is_id) in enumerate(line.parts):
+            if is_id:
+                pair = by_id.get(id, Pair(id))
+                texts = _texts_around(split, number, index)
+                texts |= {SENTENCE: pair.names} if pair.names else {}
+                between = line.cell.text[end : id.at - line.cell.at]
+                shares = end > 0 and bool(BETWEEN_IDS.fullmatch(between))
+                end = id.at - line.cell.at + len(id.text)
+                place = SENTENCE if pair.has_name else None
+                entries.append(Entry(len(entries), id, texts, place, shares))
+        yield Record(line.marks, entries)
+
+
+def _sentence_pairs(line: Cell, before: Cell | None, ids: re.Pattern[str]) -> Iterator[Pair]:
+    """Read the pairs in a line as in a sentence, which may begin in the line before."""
+    lead = ""
+    is_next = before and before.place.line + 1 == line.place.line
+    if (
+        before
+        and is_next
+        and _CONTINUES.fullmatch(f"{before.text.rstrip()[-1:]}{line.text.lstrip()[:1]}")
+    ):
+        words = before.text[max((m.end() for m in ids.finditer(before.text)), default=0) :].split()
+        lead = "".join(f"{word} " for word in words[-_MAX_WORDS:])
+    start = len(lead)
+
+    def in_line(cell: Cell) -> Cell:
+        if cell.at < start:  # in part or all in the line before
+            return Cell(" ".join(cell.text.split()), at=-1)
+        return line.part(cell.text, cell.at - start)
+
+    for id, names, has_name in line_pairs(Cell(lead + line.text), ids):
+        yield Pair(in_line(id), tuple(map(in_line, names)), has_name)

@@ -1,29 +1,34 @@
-"""Find out where in a file the names of ids are, by what is written there.
+"""Choose which of the texts near an id is its name, by what is written in all records of a layout.
 
 A file repeats its layout: "name (id)" in each line, a name above each id, an id in the second cell
 of a row and its name in the fourth. Of all places near an id, its name is in the place whose texts
 are most often names of concepts, and of the concept with the id if the ids are right. A place that
-suits all ids of a line is preferred: in "name: id, name: id", no id has the name after it.
+suits all ids of a record is preferred: in "name: id, name: id", no id has the name after it.
 """
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from html import unescape
-from itertools import islice
-from operator import itemgetter
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
-from spacy_bioel.plugins.curation.lines import BETWEEN_IDS, LIST_MARK, line_pairs
-from spacy_bioel.plugins.curation.pairs import Cell, Pair, named_pair
+from spacy_bioel.plugins.curation.ids import prefix_of
+from spacy_bioel.plugins.curation.pairs import Cell, Pair
 
 AGREES, NAMES = 2.0, 1.0  # values of a name of the concept with the id, and of another concept
 # Returns the values of (id, text) pairs: AGREES, NAMES or 0.
 NameValues = Callable[[Iterable[tuple[str, str]]], Mapping[tuple[str, str], float]]
-NamePlace = tuple[str, int, str]  # as seen from an id: ("before", 1, "whole")
-_IdsInLine = list[tuple[Cell, dict[NamePlace, Cell]]]  # with the texts around each id
+NamePlace = tuple[str, int, str]  # as seen from an id: ("before", 1, "whole"), ("cell", -2, "")
+SENTENCE = ("sentence", 0, "")  # the words around an id
+N_RECORDS = 4000  # that are compared at a time
+MAX_NAME_LENGTH = 200
+_MARKED = 0.6  # the worth of a place that a record marks as that of the name
+_MIN_SCORE = 0.5  # of a place: the mean value of its texts, less its cost
+_MIN_RECORDS = 3  # of a layout in which no name agrees with its id
+_N_LIKE = 100  # ids that show which vocabularies are mixed
+_N_RIVALS = 60  # places that are compared for having the same texts
+_COST = {"before": 0.0, "after": 0.01, "cell": 0.0, "sentence": 0.02, "key": 0.02}
 
 
 def no_values(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], float]:
@@ -31,301 +36,183 @@ def no_values(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], float]:
     return dict.fromkeys(pairs, 0.0)
 
 
-_MIN_SCORE = 0.5  # of a place: the mean value of its texts, less its cost
-_MIN_RECORDS = 3  # of a layout in which no name agrees with its id
-_N_LINES = 4000  # that are compared at a time
-_MAX_WORDS_BEFORE = 6  # of a name that begins in the line before
-_N_PARTS, _N_LINES_NEAR = 20, 12
-_N_NEAR, _N_COLUMNS = 8, 30  # texts, lines and columns before and after an id
-_MAX_NAME_LENGTH = 200
-_PART_SEPARATOR = re.compile(
-    r"\t|\||</?[A-Za-z][\w:-]*|/?>|[\"“”{}]|(?<![\w'])'|'(?![\w'])|\s&\s|(?<=\S)\s{2,}(?=\S)"
-)
-_AROUND = " \t*_`'#>:=,;.–—-([{)]}!/\\+•&~"
-_KEY_OF_VALUE = re.compile(r"(?:.*:|[^=]{1,80}=)", re.S)
-_CONTENT = re.compile(r"[^\W_](?:.*[^\W_])?", re.S)
-_REPEATED_MARKS = re.compile(r"(.{2,40}?)\1+")
+class Entry(NamedTuple):
+    """An id, and the texts near it, by their place.
+
+    position (int): Of the id in records of this layout, such as the number of its column.
+    texts (dict): In each place, the strings that may be the name, the likeliest first.
+    marked (NamePlace | None): The place that the record itself says is that of the name, as in
+        "name (id)", or by the header of a column.
+    shares (bool): Whether the id before has the same name, as in "name (id, id)".
+    """
+
+    position: int
+    id: Cell
+    texts: dict[NamePlace, tuple[Cell, ...]]
+    marked: NamePlace | None = None
+    shares: bool = False
 
 
-class _SplitLine(NamedTuple):
-    """A line, its marks without words, and its parts: ids, and texts that may be names."""
+class Record(NamedTuple):
+    """The ids in a line, row or object; all records of a layout are alike."""
 
-    cell: Cell
-    marks: str
-    parts: list[tuple[Cell, bool]]
-
-    @property
-    def has_ids(self) -> bool:
-        return any(is_id for _, is_id in self.parts)
-
-
-def _split_line(cell: Cell, ids: re.Pattern[str]) -> _SplitLine:
-    parts, marks, start = list[tuple[Cell, bool]](), list[str](), 0
-
-    def add(end: int) -> None:
-        piece = cell.text[start:end]
-        marks.append(_CONTENT.sub("T", " ".join(piece.split())))
-        if any(map(str.isalpha, piece)):
-            parts.append((cell.part(piece, start), False))
-
-    for match in [*ids.finditer(cell.text), None]:
-        if match and start and cell.text[start : match.start()] == "](":
-            continue  # the address of a link whose text is an id
-        end = match.start() if match else len(cell.text)
-        for mark in _PART_SEPARATOR.finditer(cell.text, start, end):
-            add(mark.start())
-            marks.append(mark[0])
-            start = mark.end()
-        add(end)
-        if match:
-            parts.append((cell.part(match[0], match.start()), True))
-            marks.append("I")
-            start = match.end()
-    return _SplitLine(cell, _REPEATED_MARKS.sub(r"\1+", "".join(marks)), parts)
-
-
-def _readings_of(cell: Cell) -> Iterator[tuple[str, Cell]]:
-    """Yield the parts of a text that may be a name: all of it, what follows a key, an item."""
-    while mark := LIST_MARK.match(cell.text):  # "### 1. "
-        cell = cell.part(cell.text[mark.end() :], mark.end())
-    whole = cell.stripped(_AROUND)
-    spans = {"whole": (0, whole.text)}
-    if key := _KEY_OF_VALUE.match(whole.text):
-        spans["value"] = key.end(), whole.text[key.end() :]
-    for sign in ",;":
-        first, found, _ = whole.text.partition(sign)
-        head, _, last = whole.text.rpartition(sign)
-        if found:
-            spans |= {f"first{sign}": (0, first), f"last{sign}": (len(head) + 1, last)}
-    for name, (start, text) in spans.items():
-        part = whole.part(text, start).stripped(_AROUND)
-        if part.text.count(")") < part.text.count("("):  # whose end was stripped
-            part = whole.part(f"{part.text})", start) if f"{part.text})" in cell.text else part
-        if "&" in part.text:
-            part = part._replace(text=unescape(part.text), at=-1)
-        if 1 < len(part.text) <= _MAX_NAME_LENGTH and any(map(str.isalpha, part.text)):
-            yield name, part
-
-
-def _places_of(lines: Sequence[_SplitLine], number: int, index: int) -> dict[NamePlace, Cell]:
-    """Return the texts around an id in a line, by their place."""
-    parts = lines[number].parts
-    before = parts[max(0, index - _N_PARTS) : index][::-1]
-    found: dict[tuple[str, int], Cell] = {}
-    for kind, cells in (("before", before), ("after", parts[index + 1 : index + 1 + _N_PARTS])):
-        texts = islice((cell for cell, is_id in cells if not is_id), _N_NEAR)
-        found |= {(kind, n): cell for n, cell in enumerate(texts, 1)}
-    for step in (-1, 1):
-        n = 0
-        nearby = lines[max(0, number - _N_LINES_NEAR) : number][::-1]
-        if step > 0:
-            nearby = lines[number + 1 : number + 1 + _N_LINES_NEAR]
-        for line in nearby:
-            if line.has_ids:
-                continue
-            n += step
-            if len(line.parts) == len(parts) > 1:
-                found["column", n] = line.parts[index][0]
-            elif len(line.parts) <= 3:
-                found |= {(f"line {k}", n): cell for k, (cell, _) in enumerate(line.parts)}
-            if abs(n) == _N_NEAR:
-                break
-    return {
-        (kind, n, name): part
-        for (kind, n), cell in found.items()
-        for name, part in _readings_of(cell)
-    }
-
-
-def _cost_of_place(place: NamePlace) -> float:
-    """Return how much a place is less likely than the closest one."""
-    kind, n, reading = place
-    cost = {"before": 0.0, "after": 0.01}.get(kind, 0.05 if n < 0 else 0.06)
-    return cost + 0.02 * (abs(n) - 1) + 0.03 * (reading != "whole")
-
-
-def pairs_in_lines(
-    lines: Iterable[Cell], ids: re.Pattern[str], values: NameValues
-) -> Iterator[Pair]:
-    """Read the pairs in lines of text."""
-    iterator = iter(lines)
-    while batch := list(islice(iterator, _N_LINES)):
-        split = [_split_line(cell, ids) for cell in batch if cell.text.strip()]
-        records = {
-            number: [
-                (cell, _places_of(split, number, i))
-                for i, (cell, is_id) in enumerate(line.parts)
-                if is_id
-            ]
-            for number, line in enumerate(split)
-            if line.has_ids
-        }
-        known = values(
-            (id.text, text.text)
-            for record in records.values()
-            for id, places in record
-            for text in places.values()
-        )
-        layouts: dict[str, list[_IdsInLine]] = defaultdict(list)
-        for number, record in records.items():
-            layouts[split[number].marks].append(record)
-        chosen = {marks: _choose(same, known) for marks, same in layouts.items()}
-        names = {
-            (id, number): name
-            for number, record in records.items()
-            for id, name in _names_of(
-                split[number].cell, record, chosen[split[number].marks], known
-            )
-        }
-        owners: dict[Cell, set[str]] = defaultdict(set)  # ids that a text agrees with
-        for (id, _), name in names.items():
-            if name:
-                owners[name].update({id.text} if known[id.text, name.text] == AGREES else ())
-        for number, record in records.items():
-            before = split[number - 1].cell if number else None
-            in_sentence = {
-                pair.id: pair for pair in _sentence_pairs(split[number].cell, before, ids)
-            }
-            for id, places in record:
-                name = names[id, number]
-                if name is None or (owners[name] and id.text not in owners[name]):
-                    yield in_sentence.get(id, Pair(id)) if name is None else Pair(id)
-                elif known[id.text, name.text]:
-                    yield named_pair(id, name)
-                else:
-                    near = (*places.values(), *in_sentence.get(id, Pair(id)).names)
-                    free = (cell for cell in near if cell not in owners)
-                    others = (c for c in free if known.get((id.text, c.text)) != NAMES)
-                    yield Pair(id, (name, *others), True)
-
-
-def _names_of(
-    line: Cell,
-    record: _IdsInLine,
-    chosen: Sequence[NamePlace | None],
-    known: Mapping[tuple[str, str], float],
-) -> Iterator[tuple[Cell, Cell | None]]:
-    """Yield the ids in a line with the texts in their places; None: not there, or of another id."""
-    before: Cell | None = None  # the name of the id before
-    wanted = [
-        place and places.get(place) for (_, places), place in zip(record, chosen, strict=False)
-    ]
-    for i, ((id, _), name) in enumerate(zip(record, wanted, strict=True)):
-        if i and name and name == wanted[i - 1] and known[id.text, name.text] < AGREES:
-            last = record[i - 1][0]
-            between = line.text[last.at - line.at + len(last.text) : id.at - line.at]
-            name = name if before and BETWEEN_IDS.fullmatch(between) else None
-        before = name
-        yield id, name
-
-
-def _sentence_pairs(line: Cell, before: Cell | None, ids: re.Pattern[str]) -> Iterator[Pair]:
-    """Read the pairs in a line as in a sentence, which may begin in the line before."""
-    words = before.text.split()[-_MAX_WORDS_BEFORE:] if before else []
-    for pair in line_pairs(line, ids):
-        first = [name for name in pair.names if not line.text[: name.at - line.at].strip()]
-        longer = (
-            Cell(" ".join([*words[k:], name.text]), at=-1)
-            for name in first[:1]
-            for k in range(len(words))
-        )
-        yield pair._replace(names=(*longer, *pair.names)) if first else pair
-
-
-def _choose(
-    records: Sequence[_IdsInLine],
-    known: Mapping[tuple[str, str], float],
-) -> list[NamePlace | None]:
-    """Choose the place of the name of each id in the lines of one layout."""
-    n = max(map(len, records))
-    places = {place for record in records for _, of_id in record for place in of_id}
-    scores = [{place: _score_place(records, i, place, known) for place in places} for i in range(n)]
-    totals = {place: sum(of_id[place].total for of_id in scores) for place in places}
-    joint = max(places, key=lambda p: (totals[p], p), default=None)
-    if joint is None:
-        return [None] * n
-    # A text is the name of one id: what is after an id may be before the next.
-    cells = {cell for record in records for _, of_id in record if (cell := of_id.get(joint))}
-    for place in sorted(places, key=lambda p: (-totals[p], p)):
-        of_place = {cell for record in records for _, of_id in record if (cell := of_id.get(place))}
-        if 2 * len(cells & of_place) > len(cells | of_place):
-            names, others = (sum(of_id[p].names for of_id in scores) for p in (place, joint))
-            if (names, -_cost_of_place(place)) > (others, -_cost_of_place(joint)):
-                joint = place
-    chosen = [
-        max(places, key=lambda p: (of_id[p].total, p)) if of_id[joint].total < _MIN_SCORE else joint
-        for of_id in scores
-    ]
-    return [
-        place
-        if of_id[place].total >= _MIN_SCORE
-        and (len(records) >= _MIN_RECORDS or any(s[place].agrees for s in scores))
-        else None
-        for place, of_id in zip(chosen, scores, strict=True)
-    ]
+    layout: Hashable
+    entries: Sequence[Entry]
 
 
 class _Score(NamedTuple):
-    """How well a place suits an id: its score, and the numbers of names and of right names."""
+    """How well a place suits an id: its score, and the number of right names in it."""
 
     total: float
-    names: int
     agrees: int
+    is_possible: bool
 
 
-def _score_place(
-    records: Sequence[_IdsInLine],
-    i: int,
-    place: NamePlace,
-    known: Mapping[tuple[str, str], float],
-) -> _Score:
-    pairs = [record[i] for record in records if len(record) > i]
-    found = [known[id.text, text.text] for id, of_id in pairs if (text := of_id.get(place))]
-    total = sum(found) / len(pairs) - _cost_of_place(place)
-    return _Score(total, sum(x >= NAMES for x in found), sum(x == AGREES for x in found))
+def _cost_of(place: NamePlace) -> float:
+    """Return how much a place is less likely than the closest one."""
+    kind, n, reading = place
+    is_part = reading not in ("", "whole")
+    return _COST.get(kind, 0.05) + 0.02 * abs(n) + 0.005 * (n > 0) + 0.03 * is_part
 
 
-def choose_columns(
-    rows: Sequence[Sequence[Cell]], id_columns: Sequence[int], values: NameValues
-) -> dict[int, int]:
-    """Return the column of the names of each column of ids, leaving out those that have none.
+class NamePlaces:
+    """The places of the names in records.
 
-    Names come in the order of their ids, and belong to one column of ids, or agree with both.
+    records (Sequence[Record]): At most about `N_RECORDS`.
+    values (NameValues): Tells which texts are names.
     """
-    others = frozenset(id_columns)
-    near = {
-        p: [q for q in range(max(0, p - _N_COLUMNS), p + _N_COLUMNS) if q not in others]
-        for p in id_columns
-    }
-    texts = [
-        (p, q, row[p].text, row[q].text)
-        for row in rows
-        for p, columns in near.items()
-        for q in columns
-        if max(p, q) < len(row) and row[p].text and 1 < len(row[q].text) <= _MAX_NAME_LENGTH
-    ]
-    known = values((id, text) for _, _, id, text in texts)
-    values_at: dict[tuple[int, int], list[float]] = defaultdict(list)
-    for p, q, id, text in texts:
-        values_at[p, q].append(known[id, text])
-    n = {p: max(1, sum(p < len(row) and bool(row[p].text) for row in rows)) for p in id_columns}
-    scores: dict[int, dict[int, float]] = defaultdict(dict)
-    for (p, q), found in values_at.items():
-        mean = sum(found) / n[p]
-        if mean >= _MIN_SCORE and (n[p] >= _MIN_RECORDS or AGREES in found):
-            scores[p][q] = mean - 0.01 * abs(p - q) - 0.005 * (q > p)
-    # The best assignments for the columns of ids so far, by their last column of names.
-    best: dict[int, tuple[float, dict[int, int]]] = {-1: (0.0, {})}
-    for p in sorted(scores):
-        so_far = dict(best)
-        for q, score in scores[p].items():
-            earlier = (found for last, found in so_far.items() if last < q)
-            total, assigned = max(earlier, key=itemgetter(0))
-            if q not in best or total + score > best[q][0]:
-                best[q] = total + score, {**assigned, p: q}
-    _, chosen = max(best.values(), key=itemgetter(0))
-    for p, of_id in scores.items():
-        for q in of_id:
-            if 2 * values_at[p, q].count(AGREES) > n[p]:
-                chosen.setdefault(p, q)
-    return chosen
+
+    def __init__(self, records: Sequence[Record], values: NameValues) -> None:
+        self._records = records
+        layouts: dict[Hashable, dict[int, list[Entry]]] = defaultdict(lambda: defaultdict(list))
+        self._similar: dict[str, set[str]] = defaultdict(set)  # ids, one of each vocabulary
+        for layout, entries in records:
+            for entry in entries:
+                layouts[layout][entry.position].append(entry)
+        for positions in layouts.values():
+            every = list(chain.from_iterable(positions.values()))
+            for entries in positions.values():
+                like = entries if len(entries) >= _MIN_RECORDS else every
+                one = {prefix_of(entry.id.text): entry.id.text for entry in like[:_N_LIKE]}
+                for entry in entries if len(one) > 1 else ():
+                    self._similar[entry.id.text].update(one.values())
+        self._known = values(
+            (id, cell.text)
+            for record in records
+            for entry in record.entries
+            for id in (entry.id.text, *self._similar.get(entry.id.text, ()))
+            for cells in entry.texts.values()
+            for cell in cells
+            if len(cell.text) <= MAX_NAME_LENGTH
+        )
+        self.chosen: dict[tuple[Hashable, int], list[NamePlace]] = {}  # the best first
+        for layout, positions in layouts.items():
+            for position, places in self._choose(positions):
+                self.chosen[layout, position] = places
+
+    def _value(self, entry: Entry, cell: Cell) -> float:
+        """Return the value of a text as the name of an id, or of another in the same position."""
+        value = self._known.get((entry.id.text, cell.text), 0.0)
+        others = () if value else self._similar.get(entry.id.text, ())
+        return value or NAMES * any(self._known.get((id, cell.text)) for id in others)
+
+    def _name_at(self, entry: Entry, place: NamePlace) -> Cell | None:
+        """Return the first text in a place that is a name, or else the likeliest."""
+        cells = entry.texts.get(place, ())
+        return next((cell for cell in cells if self._value(entry, cell)), next(iter(cells), None))
+
+    def _score(self, entries: Sequence[Entry], place: NamePlace) -> _Score:
+        named = ((entry, self._name_at(entry, place)) for entry in entries)
+        found = [(self._value(entry, name), entry.marked == place) for entry, name in named if name]
+        total = sum(value + is_marked * (_MARKED + (value > 0)) for value, is_marked in found)
+        total = total / len(entries) - _cost_of(place)
+        agrees = sum(value == AGREES for value, _ in found)
+        is_clear = len(entries) >= _MIN_RECORDS or agrees > 0 or any(marked for _, marked in found)
+        return _Score(total, agrees, is_clear and total >= _MIN_SCORE)
+
+    def _choose(
+        self, positions: Mapping[int, Sequence[Entry]]
+    ) -> Iterator[tuple[int, list[NamePlace]]]:
+        """Yield the places of the names of the ids in each position that have names."""
+        scores: dict[int, dict[NamePlace, _Score]] = {}
+        totals: Counter[NamePlace] = Counter()
+        for position, entries in positions.items():
+            places = {place for entry in entries for place in entry.texts}
+            scores[position] = {place: self._score(entries, place) for place in sorted(places)}
+            totals.update({place: score.total for place, score in scores[position].items()})
+        joint = self._joint_place(positions, totals)
+        taken = set[Cell]()
+        wanted = {
+            position: sorted(
+                (place for place, score in of_position.items() if score.is_possible),
+                key=lambda place: (place != joint, -of_position[place].total),  # noqa: B023
+            )
+            for position, of_position in scores.items()
+        }
+        best = {p: scores[p][places[0]].total for p, places in wanted.items() if places}
+        for position in sorted(best, key=lambda p: -best[p]):
+            entries = positions[position]
+            free = list[NamePlace]()
+            for place in wanted[position]:
+                owned = (entry for entry in entries if not entry.shares)
+                cells = {name for entry in owned if (name := self._name_at(entry, place))}
+                is_right = 2 * scores[position][place].agrees > len(entries)
+                if is_right or 2 * len(cells & taken) <= len(cells):
+                    taken |= cells if not free else set()
+                    free.append(place)
+            if free:
+                yield position, free
+
+    def _joint_place(
+        self, positions: Mapping[int, Sequence[Entry]], totals: Mapping[NamePlace, float]
+    ) -> NamePlace | None:
+        """Return the place that suits the ids in all positions best.
+
+        What is after an id may be before the next: of places with the same texts, the one is better
+        that has more of them, as the name of the first id is not before it, or else the closer one.
+        """
+
+        def names_of(place: NamePlace) -> set[Cell]:
+            entries = (entry for of_position in positions.values() for entry in of_position)
+            named = ((entry, self._name_at(entry, place)) for entry in entries)
+            return {name for entry, name in named if name and self._value(entry, name)}
+
+        ordered = sorted(totals, key=lambda place: (-totals[place], place))[:_N_RIVALS]
+        joint = next(iter(ordered), None)
+        if joint is None:
+            return None
+        names = most = names_of(joint)
+        for place in ordered[1:]:
+            others = names_of(place)
+            is_same = 2 * len(names & others) > len(names | others)
+            if is_same and (len(others), -_cost_of(place)) > (len(most), -_cost_of(joint)):
+                joint, most = place, others
+        return joint
+
+    def pairs(self) -> Iterator[Pair]:
+        """Yield the ids with their names. A name that agrees with one id is not that of another."""
+        names: list[tuple[NamePlace | None, Cell | None]] = []
+        owners: dict[Cell, set[str]] = defaultdict(set)
+        for layout, entries in self._records:
+            for entry in entries:
+                places = self.chosen.get((layout, entry.position), ())
+                place = next((place for place in places if place in entry.texts), entry.marked)
+                names.append((place, name := self._name_at(entry, place) if place else None))
+                if name:
+                    agrees = self._value(entry, name) == AGREES
+                    owners[name].update({entry.id.text} if agrees else ())
+        every = (entry for record in self._records for entry in record.entries)
+        for entry, (place, name) in zip(every, names, strict=True):
+            if place is None or name is None:
+                cells = sorted((p for p in entry.texts if p[0] == "cell"), key=_cost_of)
+                guesses = (entry.texts[p][0] for p in cells)
+                yield Pair(entry.id, entry.texts.get(SENTENCE, tuple(guesses)))
+            elif owners[name] and entry.id.text not in owners[name] and not entry.shares:
+                yield Pair(entry.id)
+            else:
+                found = entry.texts[place]
+                if not self._value(entry, name):  # another text may have a name that is similar
+                    near = (cell for cells in entry.texts.values() for cell in cells)
+                    free = (c for c in near if c not in owners and self._value(entry, c) != NAMES)
+                    found = tuple(dict.fromkeys((*found, *free)))
+                yield Pair(entry.id, found, True)

@@ -17,7 +17,6 @@ from spacy_bioel.io.open import WORKBOOKS, Place, open_text, read_workbook
 from spacy_bioel.io.table import UNQUOTED, Column, separator_of, split_rows, table_suffix
 from spacy_bioel.plugins.curation.errors import CurationErrors
 from spacy_bioel.plugins.curation.ids import split_id
-from spacy_bioel.plugins.curation.lines import line_pairs
 from spacy_bioel.plugins.curation.name_places import NameValues, no_values
 from spacy_bioel.plugins.curation.pairs import Cell, Pair, named_pair
 from spacy_bioel.plugins.curation.tables import Lines, table_pairs, text_pairs
@@ -123,6 +122,7 @@ def _obo_pairs(path: Path, lines: Lines, ids: re.Pattern[str]) -> Iterator[Pair]
         if kind == "Term" and not is_obsolete and split_id(first.get("id", Cell("")).text):
             yield named_pair(first["id"], first.get("name"))
         for tag, cell in cells:
-            for pair in line_pairs(cell, ids) if tag in _OBO_TAGS else ():
-                comment = re.match(r"\s*!", cell.text.partition(pair.id.text)[2])
-                yield pair if comment else Pair(pair.id)
+            for match in ids.finditer(cell.text) if tag in _OBO_TAGS else ():
+                end = cell.text.rfind("!", match.end()) + 1
+                name = cell.part(cell.text[end:], end).stripped() if end else None
+                yield named_pair(cell.part(match[0], match.start()), name)

@@ -1,4 +1,4 @@
-"""Read pairs of a name and an id from the rows of tables: CSV, TSV, Excel and Markdown.
+"""Read ids in the rows of tables: CSV, TSV, Excel and Markdown, with the cells near them.
 
 An object in JSON or YAML is read as a row, too, whose header is its keys.
 """
@@ -6,20 +6,27 @@ An object in JSON or YAML is read as a row, too, whose header is its keys.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby, islice, zip_longest
 
 from spacy_bioel.io.open import ChangedCell, Place, StrPath, curie
 from spacy_bioel.io.table import Column, column_indices, header_of
-from spacy_bioel.plugins.curation import name_places
 from spacy_bioel.plugins.curation.ids import ID_LABEL, KEY_OF_PREFIX, split_id
-from spacy_bioel.plugins.curation.lines import line_pairs
-from spacy_bioel.plugins.curation.name_places import NameValues, no_values
-from spacy_bioel.plugins.curation.pairs import Cell, Pair, named_pair
+from spacy_bioel.plugins.curation.lines import line_records
+from spacy_bioel.plugins.curation.name_places import (
+    N_RECORDS,
+    Entry,
+    NamePlaces,
+    NameValues,
+    Record,
+    no_values,
+)
+from spacy_bioel.plugins.curation.pairs import Cell, Pair
 from spacy_bioel.text.normalize import unescape_formula
 
 Lines = Iterable[tuple[Place, str]]
+Columns = Mapping[int, tuple[int, str]]  # of ids, with the columns of their names and prefixes
 
 _ID_HEADER = re.compile(
     r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:ids?|curies?|codes?|identifiers?|accessions?|meaning)"
@@ -27,22 +34,18 @@ _ID_HEADER = re.compile(
 _NAME_HEADER = re.compile(r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:labels?|names?|terms?|titles?)")
 # Of ids that are not those of the words next to them.
 _OTHER_ID = re.compile(r"(?:right|correct|expected|proposed|new|replace\w*|parent)(?![a-z])")
-# Headers of columns without names.
-_NO_NAMES = re.compile(r"(?i)(?:verdict|status|source|vocabulary|ur[il]|comment|remark|note)s?")
-_AND = re.compile(r"\s(?:and|with)\s")
 _LISTED = re.compile(r"[^|;,\s](?:[^|;,]*[^|;,\s])?")
+_PART = re.compile(r"[|;,]|\s(?:and|with)\s")
 _TABLE_RULE = re.compile(r"\|?(?:\s{0,9}:?-{1,200}:?\s{0,9}\|)+(?:\s{0,9}:?-{1,200}:?\s{0,9})?")
 _EMPHASIS = " *_`"
-_N_ROWS = 4000  # that are compared at a time
-_MAX_CELLS = 20  # between an id and its name
-_NEAREST = -2  # the closest cell with words has the name
+_N_COLUMNS = 30  # before and after an id
 
 
 @lru_cache(maxsize=1 << 10)
 def name_columns(header: tuple[str, ...]) -> dict[int, tuple[int, str]]:
     """Map each column of ids to that of their names, and their prefix: "hpo_id" to "hpo_name", hpo.
 
-    If there are no names, the number is -1, or `_NEAREST` if this is the only column of ids.
+    If the header does not tell the column of the names, the number is -1.
     """
     names: dict[str, int] = {}
     stems: dict[int, str] = {}
@@ -51,86 +54,99 @@ def name_columns(header: tuple[str, ...]) -> dict[int, tuple[int, str]]:
             names.setdefault(match[1].lower(), i)
         elif match := _ID_HEADER.fullmatch(title):
             stems[i] = title.lower() if title.lower() in KEY_OF_PREFIX else match[1].lower()
-    only = -1
-    if len(stems) == 1 and len(names) < 2:
-        no_name = -1 if any(map(_OTHER_ID.match, stems.values())) else _NEAREST
-        only = next(iter(names.values()), no_name)
+    only = next(iter(names.values())) if len(stems) == len(names) == 1 else -1
     return {i: (names.get(s, only), s if s in KEY_OF_PREFIX else "") for i, s in stems.items()}
 
 
-def row_pairs(
+def row_entries(
     cells: Sequence[Cell],
-    columns: Mapping[int, tuple[int, str]],
+    columns: Columns,
     ids: re.Pattern[str],
-    *,
-    header: Sequence[str] | None = None,
-) -> Iterator[Pair]:
-    """Read the pairs in a row.
+    own_ids: Collection[int] = (),
+) -> Iterator[Entry]:
+    """Read the ids that fill cells of a row, with the texts in the other cells.
 
-    columns (Mapping): Columns of ids, as from `name_columns`.
-    header (Sequence | None): Of a table, in which a name may be in any column.
+    own_ids (Collection): Columns of ids that are not those of the words near them.
     """
-    is_nearest = header is not None  # for ids in other columns
-    for i in sorted(range(len(cells)), key=lambda i: i not in columns):
-        cell, (column, prefix) = cells[i], columns.get(i, (-1, ""))
-        if isinstance(cell.text, ChangedCell):  # no id of a vocabulary looks like its message
-            yield from [Pair(cell)] * (i in columns)
-            continue
-        parts = _values_in(cell)
-        if prefix:
-            whole = [(p, curie(p.text, "" if ids.fullmatch(p.text) else prefix)) for p in parts]
-            parts = [p if id == p.text else p._replace(text=id, at=-1) for p, id in whole]
-        # The id in a column of ids has a known prefix, but perhaps not the form of its vocabulary.
-        start = f"{(split_id(cell.text) or ('',))[0]}:00000" if i in columns else ""
-        if ids.fullmatch(start) or (parts and all(ids.fullmatch(part.text) for part in parts)):
-            is_nearest &= i not in columns
-            name = cells[column] if -1 < column < len(cells) else None
-            if header is not None and (is_nearest or column == _NEAREST):
-                name = _nearest_name(cells, i, ids, header)
-                if name and not parts[1:]:  # perhaps something else
-                    yield named_pair(parts[0], name)._replace(has_name=False)
-                    continue
-            names = _values_in(name) if name and parts[1:] else []
-            if len(names) == len(parts):
-                yield from map(named_pair, parts, names)
-                continue
-            shared = named_pair(cell, name)
-            if names and shared.names:  # the name, or a part of it, must fit each
-                within = (Cell(text, at=-1) for n in names for text in _AND.split(n.text))
-                shared = Pair(cell, (*shared.names, *within), True)
-            yield from (shared._replace(id=part) for part in parts)
-        elif parts and ids.search(cell.text):
-            yield from line_pairs(cell, ids)
+    in_cells = {i: found for i in range(len(cells)) if (found := _ids_in(cells, i, columns, ids))}
+    texts = {
+        i: cell
+        for i, cell in enumerate(cells)
+        if i not in in_cells and _is_text(cell) and not ids.search(cell.text)
+    }
+    for i, found in in_cells.items():
+        name = columns.get(i, (-1, ""))[0]
+        near = range(i - _N_COLUMNS, i + _N_COLUMNS) if i not in own_ids else ()
+        places = [q for q in dict.fromkeys((*near, name)) if q in texts]
+        for k, id in enumerate(found):
+            at = {("cell", q - i, ""): _names_in(texts[q], cells[i], k, len(found)) for q in places}
+            yield Entry(i, id, at, ("cell", name - i, "") if name in texts else None, k > 0)
 
 
-def _values_in(cell: Cell) -> list[Cell]:
-    """Split a cell with several values."""
-    return [cell.part(match[0], match.start()) for match in _LISTED.finditer(cell.text)]
+def _is_text(cell: Cell) -> bool:
+    is_label = re.fullmatch(ID_LABEL, cell.text)
+    is_text = not is_label and any(map(str.isalpha, cell.text))
+    return is_text and not isinstance(cell.text, ChangedCell)
 
 
-def _nearest_name(
-    cells: Sequence[Cell], column: int, ids: re.Pattern[str], header: Sequence[str]
-) -> Cell | None:
-    """Return the closest cell with letters before an id, or else after it."""
-    after = range(column + 1, min(column + _MAX_CELLS, len(cells)))
-    for i in (*range(column - 1, max(column - _MAX_CELLS, 0) - 1, -1), *after):
-        is_id = re.fullmatch(ID_LABEL, text := cells[i].text) or ids.search(text)
-        is_named = not any(map(_NO_NAMES.fullmatch, header[i : i + 1]))
-        if any(map(str.isalpha, text)) and is_named and not is_id:
-            return cells[i]
-    return None
+def _ids_in(cells: Sequence[Cell], i: int, columns: Columns, ids: re.Pattern[str]) -> list[Cell]:
+    """Return the ids in a cell that has nothing else."""
+    if isinstance(cells[i].text, ChangedCell):  # no id of a vocabulary looks like its message
+        return [cells[i]] * (i in columns)
+    found = [cells[i].part(m[0], m.start()) for m in _LISTED.finditer(cells[i].text)]
+    if prefix := columns.get(i, (-1, ""))[1]:
+        spelled = [curie(c.text, "" if ids.fullmatch(c.text) else prefix) for c in found]
+        found = [
+            c if id == c.text else c._replace(text=id, at=-1)
+            for c, id in zip(found, spelled, strict=True)
+        ]
+    # The id in a column of ids has a known prefix, but perhaps not the form of its vocabulary.
+    start = f"{(split_id(cells[i].text) or ('',))[0]}:00000" if i in columns else ""
+    is_id = ids.fullmatch(start) or (found and all(ids.fullmatch(c.text) for c in found))
+    return found if is_id else []
+
+
+def _names_in(name: Cell, ids: Cell, k: int, n: int) -> tuple[Cell, ...]:
+    """Return what may be the name of the one of n ids in a cell."""
+    if n == 1:
+        return (name,)
+    sign = next(sign for sign in "|;," if sign in ids.text)
+    if len(parts := name.text.split(sign)) == n:
+        return (name.part(parts[k], len(sign.join(parts[:k])) + bool(k)).stripped(),)
+    # The name, or a part of it, must fit each.
+    return (name, *(Cell(part.strip(), at=-1) for part in _PART.split(name.text)))
+
+
+def rows_records(
+    rows: Iterable[Sequence[Cell]],
+    columns: Columns,
+    ids: re.Pattern[str],
+    own_ids: Collection[int] = (),
+) -> Iterator[Record]:
+    """Read the ids in rows; a cell with an id and other words is read as a line of text."""
+    for row in rows:
+        entries = list(row_entries(row, columns, ids, own_ids))
+        yield Record("row", entries)
+        read = {entry.position for entry in entries}
+        for i, cell in enumerate(row):
+            if i not in read and not isinstance(cell.text, ChangedCell) and ids.search(cell.text):
+                yield from line_records([cell], ids)
 
 
 def text_pairs(lines: Lines, ids: re.Pattern[str], values: NameValues) -> Iterator[Pair]:
     """Read pairs from running text and Markdown, whose tables are read by row."""
     cells = (Cell(line.rstrip("\r\n"), place) for place, line in lines)
     text = list[Cell]()
+
+    def pairs_in_text() -> Iterator[Pair]:
+        yield from NamePlaces(list(line_records(text, ids)), values).pairs()
+        text.clear()
+
     for has_bars, part in groupby(cells, key=lambda cell: "|" in cell.text):
-        while batch := list(islice(part, _N_ROWS)):
+        while batch := list(islice(part, N_RECORDS)):
             rows, header = list[list[Cell]](), tuple[str, ...]()
-            if len(text) >= _N_ROWS:
-                yield from name_places.pairs_in_lines(text, ids, values)
-                text = []
+            if len(text) >= N_RECORDS:
+                yield from pairs_in_text()
             if not has_bars:
                 text += batch
                 continue
@@ -142,12 +158,11 @@ def text_pairs(lines: Lines, ids: re.Pattern[str], values: NameValues) -> Iterat
                     in_row = row_cells(cell.place, split, cell.text, marks=_EMPHASIS)
                     rows.append([_linked_id(part, ids) or part for part in in_row])
             if any(ids.fullmatch(cell.text) for row in rows for cell in row):
-                yield from name_places.pairs_in_lines(text, ids, values)
-                yield from _rows_pairs(rows, header, name_columns(header), ids, values)
-                text = []
+                yield from pairs_in_text()
+                yield from _rows_pairs(rows, name_columns(header), ids, values, header=header)
             else:  # a bar in a sentence, or of a template
                 text += batch
-    yield from name_places.pairs_in_lines(text, ids, values)
+    yield from pairs_in_text()
 
 
 def _linked_id(cell: Cell, ids: re.Pattern[str]) -> Cell | None:
@@ -159,40 +174,25 @@ def _linked_id(cell: Cell, ids: re.Pattern[str]) -> Cell | None:
 
 def _rows_pairs(
     rows: Sequence[Sequence[Cell]],
-    header: Sequence[str],
-    columns: Mapping[int, tuple[int, str]],
+    columns: Columns,
     ids: re.Pattern[str],
     values: NameValues,
     *,
+    header: Sequence[str] = (),
     first: Sequence[Cell] = (),
 ) -> Iterator[Pair]:
     """Read the pairs in rows, or in columns if names are above or below their ids.
 
     first (Sequence[Cell]): The row that is perhaps a header, or the names of the first ids.
     """
-
-    def learned(rows: Sequence[Sequence[Cell]]) -> dict[int, int]:
-        n = max(map(len, rows), default=0)
-        are_ids = [
-            p
-            for p in range(n)
-            if (cells := [row[p].text for row in rows if p < len(row) and row[p].text])
-            and 2 * sum(map(bool, map(ids.fullmatch, cells))) > len(cells)
-        ]
-        return name_places.choose_columns(rows, are_ids, values)
-
-    found = learned(rows)
-    if not found and rows and not columns:
+    own_ids = {i for i in columns if _OTHER_ID.match(header[i].lower())} if header else ()
+    places = NamePlaces(list(rows_records(rows, columns, ids, own_ids)), values)
+    if not places.chosen and not columns:
         every = [first, *rows] if first else rows
-        turned = list(zip_longest(*every, fillvalue=Cell("", at=-1)))
-        if names := learned(turned):
-            by_row = {p: (q, "") for p, q in names.items()}
-            for column in turned:
-                yield from row_pairs(column, by_row, ids)
-            return
-    columns = {**columns, **{p: (q, columns.get(p, (-1, ""))[1]) for p, q in found.items()}}
-    for row in rows:
-        yield from row_pairs(row, columns, ids, header=header)
+        turned = zip_longest(*every, fillvalue=Cell("", at=-1))
+        by_column = NamePlaces(list(rows_records(turned, {}, ids)), values)
+        places = by_column if by_column.chosen else places
+    yield from places.pairs()
 
 
 def table_pairs(
@@ -228,11 +228,12 @@ def table_pairs(
             if has_names or not (chosen or any(map(ids.search, header))):
                 first = row_cells(place, row, record)
                 continue
+            header = []
         read.append(row_cells(place, row, record))
-        if len(read) == _N_ROWS:
-            yield from _rows_pairs(read, header, columns, ids, values, first=first)
+        if len(read) == N_RECORDS:
+            yield from _rows_pairs(read, columns, ids, values, header=header, first=first)
             read, first = [], []
-    yield from _rows_pairs(read, header, columns or {}, ids, values, first=first)
+    yield from _rows_pairs(read, columns or {}, ids, values, header=header, first=first)
 
 
 def row_cells(place: Place, row: list[str], record: str, marks: str | None = None) -> list[Cell]:

