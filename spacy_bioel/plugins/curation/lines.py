@@ -45,7 +45,7 @@ _CONTINUES = re.compile(r"[\w,;][a-z\d]|\w[(\[]")
 _N_PARTS, _N_LINES_NEAR = 20, 12
 _MAX_INDENT = 4  # of the second line of a name
 _N_ITEMS = 4  # of a list, at each end
-_N_NEAR = 8  # texts and lines before and after an id
+_N_NEAR = 6  # texts of a line before and after an id
 _PART_SEPARATOR = re.compile(
     r"\t|\||(?<!\[)\^|</?[A-Za-z][\w:-]*|/?>|[\"“”{}]|(?<![\w'])'|'(?![\w'])|\s&\s|(?<=\S)\s{2,}(?=\S)"
 )
@@ -148,10 +148,7 @@ class _SplitLine(NamedTuple):
     cell: Cell
     marks: str
     parts: list[tuple[Cell, bool]]
-
-    @property
-    def has_ids(self) -> bool:
-        return any(is_id for _, is_id in self.parts)
+    has_ids: bool
 
 
 def _split_line(cell: Cell, ids: re.Pattern[str]) -> _SplitLine:
@@ -176,7 +173,8 @@ def _split_line(cell: Cell, ids: re.Pattern[str]) -> _SplitLine:
             parts.append((cell.part(match[0], match.start()), True))
             marks.append("I")
             start = match.end()
-    return _SplitLine(cell, _REPEATED_MARKS.sub(r"\1+", "".join(marks)), parts)
+    shown = _REPEATED_MARKS.sub(r"\1+", "".join(marks))
+    return _SplitLine(cell, shown, parts, any(is_id for _, is_id in parts))
 
 
 def _readings_of(cell: Cell) -> Iterator[tuple[str, tuple[Cell, ...]]]:
@@ -231,7 +229,7 @@ def _texts_around(
             n = step * seen[line.marks]
             if len(line.parts) == len(parts) > 1:
                 found[f"column {line.marks}", n] = line.parts[index][0]
-            elif len(line.parts) <= 3:
+            elif len(line.parts) <= _N_NEAR:
                 inside = enumerate(cell for cell, _ in line.parts)
                 found |= {(f"{k} of {line.marks}", n): cell for k, cell in inside}
     return {

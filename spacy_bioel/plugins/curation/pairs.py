@@ -44,7 +44,7 @@ class Cell(NamedTuple):
 
     def part(self, text: str, start: int) -> Cell:
         """Return a part of the cell."""
-        return self._replace(text=text, at=self.at + start if self.at >= 0 else -1)
+        return Cell(text, self.place, self.at + start if self.at >= 0 else -1, self.name)
 
     def stripped(self, marks: str | None = None) -> Cell:
         """Return the cell without white space, or the given characters, around its text."""
