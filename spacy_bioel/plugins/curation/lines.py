@@ -51,7 +51,7 @@ _PART_SEPARATOR = re.compile(
 )
 _AROUND = " \t*_`'#>:=,;.–—-([{)]}!/\\+•&~"
 _KEY_OF_VALUE = re.compile(r"(?:.*:|[^=]{1,80}=)", re.S)
-_CONTENT = re.compile(r"[^\W_](?:.*[^\W_])?[)\]]*", re.S)
+_CONTENT = re.compile(r"[^\W_](?:.*[^\W_])?[)\],.;]*", re.S)
 _REPEATED_MARKS = re.compile(r"(.{2,40}?)\1+")
 _NOT_SPACES = re.compile(r"\S+")
 # Words of sentences: a line with one of these is more than a name and an id.

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from itertools import count, groupby, islice
+from itertools import chain, count, islice
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ from spacy_bioel.plugins.curation.name_places import (
     no_values,
 )
 from spacy_bioel.plugins.curation.pairs import Cell, Pair
-from spacy_bioel.plugins.curation.tables import Lines, name_columns, rows_records
+from spacy_bioel.plugins.curation.tables import Columns, Lines, name_columns, rows_records
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.?)*(?P<end>"?)|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.S)
 _SCALAR = re.compile(r"true|false|null|~|[.]?nan|[+-]?[.]?inf(?:inity)?|[+-]?\d[\d.e_+-]*", re.I)
@@ -112,143 +112,128 @@ def yaml_events(lines: Lines) -> Iterator[Cell]:
 
 
 class _Object(NamedTuple):
-    """The strings in an object: the key that it is the value of, its keys, and their values."""
+    """The strings in an object or list, and what it is in.
+
+    own_key (Cell): The key that it, or the list that it is in, is the value of.
+    keys (list[Cell]): The numbers of the strings in a list.
+    parent (_Object | None): The object around it.
+    children (list[_Object]): Values of the keys of an object that are objects or lists.
+    """
 
     level: int
     own_key: Cell
+    parent: _Object | None
     keys: list[Cell]
     values: list[Cell]
-    parent: _Object | None
-    children: list[_Object]  # that are values of its keys
+    children: list[_Object]
+
+    @property
+    def fields(self) -> Iterator[tuple[Cell, Cell]]:
+        return zip(self.keys, self.values, strict=True)
 
 
 def tree_pairs(
     events: Iterable[Cell], ids: re.Pattern[str], values: NameValues = no_values
 ) -> Iterator[Pair]:
     """Yield the pairs in objects and lists. RAISES BioelError: [B601] for what is not a tree."""
-    iterator = _objects(events)
-    while batch := list(islice(iterator, N_RECORDS)):
-        yield from NamePlaces(list(_object_records(batch, ids)), values).pairs()
-
-
-def _objects(events: Iterable[Cell]) -> Iterator[_Object]:
-    """Yield the objects in a tree, at their ends; a string in a list is an object without keys."""
     stream = iter(events)
+    objects = (
+        _objects_in(stream, event, "$", _Object(0, _NOTHING, None, [], [], [])) for event in stream
+    )
+    iterator = chain.from_iterable(objects)
+    while batch := list(islice(iterator, N_RECORDS)):
+        yield from NamePlaces(list(_records_of(batch, ids)), values).pairs()
 
-    def inside(
-        opening: Cell, path: str, level: int, own_key: Cell, parent: _Object | None
-    ) -> Iterator[_Object]:
-        if level > _MAX_LEVELS:
-            raise _tree_error(opening.place, f"more than {_MAX_LEVELS} levels")
-        is_object = opening.name == "{"
-        found = _Object(level, own_key, [], [], parent, [])
-        if parent and is_object and parent.level + 1 == level:
-            parent.children.append(found)
-        lists = list[_Object]()  # lists of strings, in an object
-        for index in count():
-            key = event = next(stream, None)
-            if is_object and key is not None and not key.name:
-                event = next(stream, None)
-            if key is None or event is None:
-                raise _tree_error(opening.place, "the end of the file")
-            if opening.name + event.name in ("{}", "[]"):
-                break
-            below = f"{path}.{key.text}" if is_object else f"{path}[{index}]"
-            if event.name:
-                around = found if is_object else parent
-                inner = value(event, below, level, key if is_object else own_key, around)
-                first, second = next(inner, None), next(inner, None)
-                if is_object and event.name == "[" and first and not second:
-                    lists.append(first)
-                else:
-                    yield from filter(None, (first, second))
-                    yield from inner
-            elif event.text:
-                found.keys.append(key if is_object else Cell(str(index), at=-1))
-                found.values.append(event._replace(name=below).stripped())
-        yield from _columns_of_lists(lists)
+
+def _objects_in(
+    stream: Iterator[Cell], first: Cell, path: str, found: _Object
+) -> Iterator[_Object]:
+    """Fill an object that begins with an event, and yield it after those in it."""
+    if not first.name:  # a string alone
+        found.keys.append(_NOTHING)
+        found.values.append(first._replace(name=path).stripped())
         yield found
-
-    def value(
-        event: Cell,
-        path: str = "$",
-        level: int = 0,
-        own_key: Cell = _NOTHING,
-        parent: _Object | None = None,
-    ) -> Iterator[_Object]:
-        if event.name in ("}", "]"):
-            raise _tree_error(event.place, repr(event.name))
+        return
+    if found.level >= _MAX_LEVELS or first.name in "}]":
+        what = f"more than {_MAX_LEVELS} levels" if found.level >= _MAX_LEVELS else repr(first.name)
+        raise _tree_error(first.place, what)
+    is_object = first.name == "{"
+    for index in count():
+        key = event = next(stream, None)
+        if is_object and key is not None and not key.name:
+            event = next(stream, None)
+        if key is None or event is None:
+            raise _tree_error(first.place, "the end of the file")
+        if first.name + event.name in ("{}", "[]"):
+            break
+        below = f"{path}.{key.text}" if is_object else f"{path}[{index}]"
         if event.name:
-            return inside(event, path, level + 1, own_key, parent)
-        return iter(
-            [_Object(level, own_key, [], [event._replace(name=path).stripped()], parent, [])]
-        )
-
-    for event in stream:
-        yield from value(event)
-
-
-def _columns_of_lists(lists: Sequence[_Object]) -> Iterator[_Object]:
-    """Yield lists of strings in one object; lists of equal length, such as of ids and names, are
-    the columns of a table."""
-    for _, same in groupby(sorted(lists, key=lambda x: len(x.values)), lambda x: len(x.values)):
-        columns = list(same)
-        if len(columns) == 1:
-            yield columns[0]
-            continue
-        keys = [column.own_key for column in columns]
-        for values in zip(*(column.values for column in columns), strict=True):
-            yield _Object(columns[0].level, _NOTHING, keys, list(values), None, [])
+            around = (key, found) if is_object else (found.own_key, found.parent)
+            inner = _Object(found.level + 1, *around, [], [], [])
+            found.children.extend([inner] * is_object)
+            yield from _objects_in(stream, event, below, inner)
+        elif event.text:
+            found.keys.append(key if is_object else Cell(str(index), at=-1))
+            found.values.append(event._replace(name=below).stripped())
+    yield found
 
 
-def _object_records(objects: Sequence[_Object], ids: re.Pattern[str]) -> Iterator[Record]:
-    """Read objects as rows of tables. A name may also be the key of an id or of its object, and an
-    id the key of a name or of the object with its name."""
+def _records_of(objects: Sequence[_Object], ids: re.Pattern[str]) -> Iterator[Record]:
+    """Read objects with the same keys as the rows of a table."""
     tables: dict[tuple[int, frozenset[str]], list[_Object]] = defaultdict(list)
     for found in objects:
-        fields = zip(found.keys, found.values, strict=False)
-        with_ids = frozenset(key.text for key, value in fields if ids.fullmatch(value.text))
+        with_ids = frozenset(key.text for key, value in found.fields if ids.fullmatch(value.text))
         tables[found.level, with_ids].append(found)
-    order: dict[int, list[Record]] = {}
+    records: dict[int, list[Record]] = {}
     for kind, table in tables.items():
         keys = list(dict.fromkeys(key.text for found in table for key in found.keys))
         columns = name_columns(tuple(keys))
-        is_map = len(table) == 1 and not columns  # of names to ids
+        layout = "map" if len(table) == 1 and not columns else kind  # of names to ids
         for found in table:
-            by_key = {k.text: (k, v) for k, v in zip(found.keys, found.values, strict=False)}
-            pairs = [by_key.get(key, (_NOTHING, _NOTHING)) for key in keys]
-            records = order[id(found)] = []
-            for record in rows_records([[v for _, v in pairs] or found.values], columns, ids):
-                if record.layout != "row":  # a line of text
-                    records.append(record)
-                    continue
-                entries = list[Entry]()
-                for entry in record.entries:
-                    key = pairs[entry.position][0] if pairs else _NOTHING
-                    near = {"key": key, "own key": found.own_key}
-                    for other in (found.parent, *(found.parent or found).children, *found.children):
-                        if other and other is not found:
-                            inside = zip(other.keys, other.values, strict=False)
-                            where = f"{other.level - found.level} {other.own_key.text}"
-                            near |= {f"{where} {k.text}": v for k, v in islice(inside, _N_FIELDS)}
-                    texts = _texts_at(near, ids)
-                    marked = ("own key", 0, "") if key.text == "meaning" else None  # of LinkML
-                    marked = entry.marked or marked
-                    entries.append(entry._replace(texts=entry.texts | texts, marked=marked))
-                if is_map:
-                    records += (Record("map", [entry._replace(position=0)]) for entry in entries)
-                else:
-                    records.append(Record(kind, entries))
-            if ids.fullmatch(found.own_key.text):
-                below = {f"field {key.text}": value for key, value in pairs}
-                entry = Entry(0, found.own_key, _texts_at(below, ids))
-                records.append(Record(("own key", kind), [entry]))
-            for key, value in pairs:
-                if ids.fullmatch(key.text):
-                    entry = Entry(0, key, _texts_at({"value": value}, ids))
-                    records.append(Record(("key", found.level), [entry]))
+            records[id(found)] = list(_read_object(found, keys, layout, columns, ids))
     for found in objects:
-        yield from order[id(found)]
+        yield from records[id(found)]
+
+
+def _read_object(
+    found: _Object,
+    keys: Sequence[str],
+    layout: Hashable,
+    columns: Columns,
+    ids: re.Pattern[str],
+) -> Iterator[Record]:
+    """Read the ids in an object. A name may also be the key of an id, or of the object; or in the
+    object around it, in another one there, or in the same place of another list. And an id may be
+    the key of a name, or of the object with the name."""
+    pairs = {key.text: (key, value) for key, value in found.fields}
+    row = [pairs.get(key, (_NOTHING, _NOTHING)) for key in keys]
+    near, lists = {"own key": found.own_key}, dict[str, list[Cell]]()
+    beside = found.parent.children if found.parent else []
+    for other in filter(None, (found.parent, *beside, *found.children)):
+        where = f"{other.level - found.level} {other.own_key.text}"
+        if other is not found and [k.text for k in other.keys[:1]] != ["0"]:
+            near |= {f"{where} {k.text}": v for k, v in islice(other.fields, _N_FIELDS)}
+        elif other is not found and [k.text for k in other.keys] == keys:
+            lists[where] = other.values
+    for record in rows_records([[value for _, value in row]], columns, ids):
+        entries = record.entries
+        for entry in entries if record.layout == "row" else ():
+            key = row[entry.position][0]
+            same = {where: values[entry.position] for where, values in lists.items()}
+            texts = entry.texts | _texts_at({"key": key, **near, **same}, ids)
+            marked = ("own key", 0, "") if key.text == "meaning" else None  # of LinkML
+            entry = entry._replace(texts=texts, marked=entry.marked or marked)
+            if layout == "map" or lists:
+                yield Record((found.level, "map"), [entry._replace(position=0)])
+            else:
+                yield Record(layout, [entry])
+        if record.layout != "row":
+            yield record
+    with_name = [(key, {"value": value}) for key, value in row]
+    with_name.append((found.own_key, {f"field {key}": value for key, (_, value) in pairs.items()}))
+    for id, cells in with_name:
+        if ids.fullmatch(id.text):
+            yield Record(("key", found.level, *cells), [Entry(0, id, _texts_at(cells, ids))])
 
 
 def _texts_at(cells: Mapping[str, Cell], ids: re.Pattern[str]) -> dict[NamePlace, tuple[Cell, ...]]:
