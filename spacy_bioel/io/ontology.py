@@ -197,10 +197,11 @@ def _term_concepts(fields: _Fields, namespace: str, prefix: str) -> Iterator[Con
     synonyms = [name for scope in _SYNONYM_SCOPES for name in sorted(fields.get(scope, ()))]
     names = unique_names([*fields.get("name", ()), *synonyms])
     if "true" in fields.get("is_obsolete", ()):
-        if replacements := ids("replaced_by"):
+        replacements = ids("replaced_by")
+        if len(replacements) == 1:
             yield Concept(term_id, names, replaced_by=replacements[0])
-        else:
-            yield Concept(term_id, names, consider=tuple(ids("consider")))
+        else:  # a person has to choose among several replacements
+            yield Concept(term_id, names, consider=tuple(replacements or ids("consider")))
     elif any(fields.get("name", ())):
         yield Concept(
             term_id,

@@ -241,7 +241,8 @@ def drafts_of(kb: KnowledgeBase) -> Drafts:
     current = dict(zip(ids, drafts, strict=True))
     targets = (ids[row] for row in kb.retired_targets.tolist())
     retired = dict(zip(kb.retired, targets, strict=True))
-    return Drafts(current, retired, list(kb.sources), dict(kb.withdrawn))
+    selection = dict(kb.meta.get("selection") or {})
+    return Drafts(current, retired, list(kb.sources), dict(kb.withdrawn), selection)
 
 
 def _replace_columns(
