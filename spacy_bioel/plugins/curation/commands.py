@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from functools import cache
 from itertools import chain, islice, tee
 from pathlib import Path
+from shutil import copy2, copytree
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
@@ -26,6 +26,7 @@ from spacy_bioel.text.normalize import escape_formula, table_line
 if TYPE_CHECKING:
     from spacy_bioel.kb.knowledge_base import KnowledgeBase
     from spacy_bioel.plugins.curation.pairs import Cell, CheckedId
+    from spacy_bioel.plugins.curation.releases import IdOutcome
 
 _MAX_IN_TABLE = 500
 _SUFFIXES = (".jsonl", ".csv", ".tsv", ".html")
@@ -185,9 +186,9 @@ def _id_columns(text: str) -> dict[str, Column]:
     return columns
 
 
-def _show_counts(counts: Counter[str], noun: str) -> None:
-    shown = ", ".join(f"{n:,} {kind}" for kind, n in counts.items())
-    console.show_note(f"{console.count_of(counts.total(), noun)}: {shown or 'none found'}.")
+def _show_counts(counts: Counter[str], noun: str, after: str = "") -> None:
+    shown = ", ".join(f"{n:,} {kind}" for kind, n in counts.items()) or "none found"
+    console.show_note(f"{console.count_of(counts.total(), noun)}: {shown}{after}.")
 
 
 def _write_report(
@@ -226,13 +227,17 @@ def _write_report(
                 file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row, _ in copy)
 
 
-OldKb = Annotated[str, Argument(metavar="OLD", help="Knowledge base of the old release.")]
-NewKb = Annotated[str, Argument(metavar="NEW", help="Knowledge base of the new release.")]
+OldKb = Annotated[
+    str, Argument(metavar="OLD", help="Knowledge base with which LINKS was made: the old release.")
+]
+NewKb = Annotated[
+    str, Argument(metavar="NEW", help="Knowledge base to update to: the new release.")
+]
 
 
 def diff_command(
-    old: OldKb,
-    new: NewKb,
+    old: Annotated[str, Argument(metavar="OLD", help="Knowledge base of the old release.")],
+    new: Annotated[str, Argument(metavar="NEW", help="Knowledge base of the new release.")],
     output: ReportOut = None,
     annotations: Annotated[
         list[Path] | None,
@@ -243,9 +248,10 @@ def diff_command(
     """Compare two releases of a knowledge base.
 
     The changes are: added; replaced, by a new id; merged, into a concept that existed; split, if
-    the names are now those of several concepts; consider, if a person has to choose; gone; renamed;
-    parents changed; name added or name gone, for a synonym; name moved, to another concept; name
-    ambiguous, since it has a second concept.
+    the names are now those of several concepts; consider, if a person has to choose; gone; meaning
+    changed, if another concept has taken the preferred name; renamed; parents changed; name added
+    or name gone, for a synonym; name moved, to another concept; name ambiguous, since it has a
+    second concept; and not in OLD or not in NEW, if that was built from other branches only.
 
     Example: `bioel kb diff kb/hp-2024 kb/hp-2026 -o changes.html`
     """
@@ -255,9 +261,10 @@ def diff_command(
     console.check_distinct([*(annotations or ())], output or ())
     before, after = open_kb_argument(old), open_kb_argument(new)
     lines = (migrated_lines(p, before, before, prefix=prefix) for p in files_in(annotations or ()))
-    moves = chain.from_iterable(moves for _, moves in chain.from_iterable(lines))
-    used = {id for move in moves for id in (move.id, *move.to)}
+    found = chain.from_iterable(outcomes for _, outcomes, _ in chain.from_iterable(lines))
+    used = {id for outcome in found for id in (outcome.id, *outcome.to)}
     counts: Counter[str] = Counter()
+    missing = {"not in OLD": before.selected, "not in NEW": after.selected}
 
     @cache
     def with_name(id: str) -> str:
@@ -267,7 +274,8 @@ def diff_command(
         for change in compare_releases(before, after):
             if annotations is None or change.id in used:
                 counts[change.kind] += 1
-                now = "\n".join(map(with_name, change.to)) or change.new_name
+                about = missing.get(change.kind) or change.new_name
+                now = "\n".join(map(with_name, change.to)) or about
                 yield change._asdict(), (change.kind, change.id, change.name, now)
 
     title, columns = f"Changes from {old} to {new}", ("change", "id", "name", "now")
@@ -297,8 +305,11 @@ def migrate_command(
     """Replace the ids of annotations that have a replacement in a new release.
 
     LINKS is a file or a folder, such as the output of `bioel link`. Only the ids of links change,
-    never a text. An id without a replacement, or with several to consider, stays as it is, and is
-    listed. So does an id that OLD does not have, which is only counted if its prefix is another.
+    never a text. If ids of a link are merged, the new id is written once. An id stays as it is, and
+    is listed, if it has no replacement or several, if its meaning changed, or if NEW was built from
+    other branches only. So does an id that OLD does not have, which is only counted if its prefix
+    is another. Files in a folder that are hidden or not text are copied. If the name of a file ends
+    in .gz or .zst, it is compressed.
 
     Example: `bioel migrate links.jsonl kb/hp-2024 kb/hp-2026 -o links-2026.jsonl`
     """
@@ -307,33 +318,68 @@ def migrate_command(
     from spacy_bioel.plugins.curation.sources import files_in
 
     console.check_distinct([links], [out, rest])
+    if out.suffix.lower() == ".zip":
+        raise BioelError(Errors.B198.format(path=out, known=".gz, .zst, or the suffix of LINKS"))
     kbs = open_kb_argument(old), open_kb_argument(new)
     options: Any = {"columns": _id_columns(columns), "prefix": prefix}
     counts: Counter[str] = Counter()
     others: dict[str, None] = {}  # ids that OLD does not have
+    copied: list[Path] = []
+    n_repeated = 0
     unknown, hidden = ("in neither release", "not in OLD"), ("unchanged", "moved", "not in OLD")
+    texts = set(files_in([links]))
+
+    def migrated(path: Path, to: Path) -> Iterator[IdOutcome]:
+        nonlocal n_repeated
+        # BRAT has an empty file for a text without mentions.
+        is_empty = path.exists() and not path.stat().st_size
+        with console.writing(to) as file:
+            for line, outcomes, n in () if is_empty else migrated_lines(path, *kbs, **options):
+                file.write(line)
+                n_repeated += n
+                yield from outcomes
+
+    def outcomes() -> Iterator[IdOutcome]:
+        """Write all files, and yield the ids in them."""
+        if not links.is_dir():
+            yield from migrated(links, out)
+            return
+        paths = sorted(links.rglob("*"))
+        with new_folder(out) as folder:
+            for path in paths:
+                to = folder / path.relative_to(links)
+                if path.is_dir() and not path.is_symlink():
+                    to.mkdir(exist_ok=True)
+                    continue
+                try:
+                    if path in texts and path.suffix.lower() != ".zip":
+                        yield from migrated(path, to)
+                        continue
+                except BioelError as error:
+                    if not str(error).startswith(_NOT_TEXT):
+                        raise
+                copied.append(path)
+                copy = copytree if path.is_dir() else copy2
+                copy(path, to)
 
     def rows() -> Iterator[tuple[dict[str, object], tuple[str, ...]]]:
-        with new_folder(out) if links.is_dir() else nullcontext(out) as target:
-            for path in files_in([links]):
-                # BRAT has an empty file for a text without mentions.
-                is_empty = path.exists() and not path.stat().st_size
-                with console.writing(target / path.relative_to(links)) as file:
-                    for line, moves in () if is_empty else migrated_lines(path, *kbs, **options):
-                        file.write(line)
-                        for move in moves:
-                            status, id, name, to, place = move
-                            counts[status] += 1
-                            others.update({id: None} if status in unknown else {})
-                            if all and status != "unchanged" or status not in hidden:
-                                cells = status, id, name, "\n".join(to), str(place)
-                                yield move._asdict() | {"place": str(place)}, cells
+        for outcome in outcomes():
+            status, id, name, ids, place = outcome
+            counts[status] += 1
+            others.update({id: None} if status in unknown else {})
+            if all and status != "unchanged" or status not in hidden:
+                now = "\n".join(ids) or (kbs[1].selected if status == "not in NEW" else "")
+                yield outcome._asdict() | {"place": str(place)}, (status, id, name, now, str(place))
 
     columns_of_rest = ("status", "id", "name", "now", "place")
     _write_report([rest] if rest else (), "Migrated ids", kbs, columns_of_rest, rows(), counts)
-    _show_counts(counts, "id")
+    merged = f", as {n_repeated:,} became the same as another of a link" if n_repeated else ""
+    _show_counts(counts, "id", f"; {counts.total() - n_repeated:,} written{merged}")
+    if copied:
+        console.show_note(CurationWarnings.W482.format(n=len(copied), first=copied[0]))
     if others or not counts:
-        about = {"links": links, "old": kbs[0].where, "first": ", ".join(islice(others, 3))}
+        branches = f" ({kbs[0].selected})" if kbs[0].selected else ""
+        about = {"links": links, "old": f"{old}{branches}", "first": ", ".join(islice(others, 3))}
         n = sum(counts[status] for status in unknown)
         console.show_note(CurationWarnings.W410.format(n=n, known=counts.total() - n, **about))
 
