@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -49,6 +50,7 @@ _N_SAMPLED = 5000  # ids that show the forms of a vocabulary's ids
 _MIN_SHARE = 0.1  # of a knowledge base, for its ids with a prefix to be complete
 _N_SIMILAR = 16  # names that are read to find out whether a word is one of theirs
 _PREFIX = re.compile("[^:]*:|[^:_]*_|[A-Za-z]*")
+_LETTERS_AND_NUMBER = re.compile(r"([A-Za-z_]*)(\d+)")  # an id after its prefix
 _KbSetting = KnowledgeBase | str | Path
 _Kbs = Sequence[KnowledgeBase]
 _Own = list[tuple[KnowledgeBase, int]]
@@ -61,6 +63,27 @@ class _Vocabulary(NamedTuple):
     prefix: str
     is_complete: bool  # else the ids are imports or bundled, and a missing id may exist
     forms: frozenset[str]  # of ids, such as "HP:0000000"; "P:#" for numbers of any length
+
+
+@lru_cache(maxsize=64)
+def _largest_numbers(kb: KnowledgeBase, prefix: str) -> dict[str, int]:
+    """Return the largest number in current and retired ids, by the letters before it ("D")."""
+    largest: dict[str, int] = defaultdict(int)
+    for id in chain(kb.ids, kb.retired, kb.withdrawn):
+        if id.startswith(prefix) and (m := _LETTERS_AND_NUMBER.fullmatch(id, len(prefix))):
+            largest[m[1]] = max(largest[m[1]], int(m[2]))
+    return largest
+
+
+def _why_missing(vocabulary: _Vocabulary, id: str) -> str:
+    """Return a reason why an id may exist that the knowledge base does not have; "" for none."""
+    kb, prefix, *_ = vocabulary
+    if kb.selected:
+        return f"{kb.where} does not have it, because {kb.selected}"
+    number, largest = _LETTERS_AND_NUMBER.fullmatch(id, len(prefix)), _largest_numbers(kb, prefix)
+    if number and int(number[2]) > largest.get(number[1], sys.maxsize):
+        return f"perhaps it is newer than {kb.where}, where all numbers are smaller"
+    return ""
 
 
 def _form_of(id: str) -> str:
@@ -185,7 +208,7 @@ class Checker:
         names = [normalize_names(kb.names.take(kb.names_of(row))) for kb, row in own]
         own_names = dict.fromkeys(chain.from_iterable(names))
         name, likeness = _choose_name(candidates, has_name, own_names, kbs)
-        verdict, found, proposals = IdVerdict.OTHER, None, tuple[Meaning, ...]()
+        verdict, found, proposals, reason = IdVerdict.OTHER, None, tuple[Meaning, ...](), ""
         if own:
             kb, row = own[0]
             found = Meaning(kb.ids[row], kb.preferred_name(row), round(likeness, 4))
@@ -208,13 +231,17 @@ class Checker:
         else:
             first, is_complete = vocabularies[0].kb, vocabularies[0].is_complete
             meant = first.concepts_of_names(first.lookup_names([normalize_name(name)]))[1]
-            is_unknown = is_complete or (bool(bundled_name(first)) and len(meant) == 1)
+            reason = _why_missing(vocabularies[0], id) if is_complete else ""
+            # A concept with the name has another id, so that this one is wrong in any case.
+            is_wrong = bool(reason or bundled_name(first)) and len(meant) == 1
+            is_unknown = is_wrong or (is_complete and not reason)
             verdict = IdVerdict.UNKNOWN if is_unknown else IdVerdict.NOT_CHECKED
         if name and not likeness and not proposals and verdict is not IdVerdict.NOT_CHECKED:
             proposals = _meanings_of(name, kbs, like=own)
             proposals = tuple(p for p in proposals if not (found and p.id == found.id))
         is_certain = bool(found) and verdict is IdVerdict.RETIRED and (likeness > _LOW or not name)
-        return CheckedId(pair, verdict, id, name, found, proposals, is_certain)
+        reason = reason if verdict is IdVerdict.NOT_CHECKED else ""
+        return CheckedId(pair, verdict, id, name, found, proposals, is_certain, reason)
 
     @cached_property
     def _xrefs(self) -> dict[tuple[str, str], _Own]:

@@ -106,7 +106,7 @@ def check_ids_command(
     against = kb or ["starter"]
     checker = Checker(against)
     counts: Counter[str] = Counter()
-    unchecked: Counter[str] = Counter()
+    unchecked: Counter[tuple[str, str]] = Counter()  # by prefix and reason
     corrections: list[tuple[Cell, str]] = []
     spelled: dict[str, str] = {}  # prefixes
     skipped: list[Path] = []
@@ -130,7 +130,7 @@ def check_ids_command(
                     counts[finding.verdict.value] += 1
                     if finding.verdict.value == "not checked":
                         name = (split_id(finding.id) or ("",))[0]
-                        unchecked[spelled.setdefault(prefix_key(name), name)] += 1
+                        unchecked[spelled.setdefault(prefix_key(name), name), finding.reason] += 1
                     made = list(report.corrections_of(finding, labels=labels)) if fix else []
                     corrections.extend(made)
                     n_left += finding.is_wrong and not (made and finding.is_certain)
@@ -164,8 +164,9 @@ def check_ids_command(
                 if old != new:
                     diff = f"@@ -{number} +{number} @@", f"-{old}", f"+{new}"
                     console.show_line("\n".join(line.rstrip("\r\n") for line in diff))
-    for name, n in unchecked.items():
-        console.show_note(CurationWarnings.W400.format(n=n, prefix=name))
+    for (name, reason), n in unchecked.items():
+        note = CurationWarnings.W483 if reason else CurationWarnings.W400
+        console.show_note(note.format(n=n, prefix=name, reason=reason))
     if skipped:
         console.show_note(CurationWarnings.W411.format(n=len(skipped), first=skipped[0]))
     if without_ids:

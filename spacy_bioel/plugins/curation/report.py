@@ -38,17 +38,19 @@ def finding_record(finding: CheckedId) -> dict[str, Any]:
         "found": found and {"id": found.id, "name": found.name},
         "proposals": [meaning._asdict() for meaning in finding.proposals],
         "certain": finding.is_certain,
+        "reason": finding.reason or None,
     }
 
 
 def finding_cells(finding: CheckedId) -> tuple[str, ...]:
     """Return a finding as the cells of a table, in the order of `FINDING_COLUMNS`."""
     found, verdict = finding.found, finding.verdict.value
-    concept = f"{found.id} {found.name}" if found else ""
+    concept = f"{found.id} {found.name}" if found else finding.reason
     if finding.verdict is IdVerdict.CLOSE and found:
         verdict += f" {found.score:.2f}"
     elif finding.verdict is IdVerdict.RETIRED:
-        concept = f"replaced by {concept}" if found else "no replacement: ask a person"
+        several = "several replacements" if len(finding.proposals) > 1 else "no replacement"
+        concept = f"replaced by {concept}" if found else f"{several}: ask a person"
     proposals = "\n".join(
         f"{p.id} {p.name}" + f" (score {p.score:.2f})" * bool(p.score) for p in finding.proposals
     )
