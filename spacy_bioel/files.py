@@ -19,7 +19,7 @@ from gzip import GzipFile
 from hashlib import blake2b, file_digest
 from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, TextIO
+from typing import Any, TextIO
 from uuid import uuid4
 
 import zstandard
@@ -119,7 +119,7 @@ def replacing_text(out: Path, *, follow: bool = True) -> Iterator[TextIO]:
     It is compressed if the name of `out` ends in .gz or .zst.
     """
     with replacing_file(out, follow=follow) as path, ExitStack() as stack:
-        raw: IO[bytes] = stack.enter_context(path.open("wb"))
+        raw: Any = stack.enter_context(path.open("wb"))
         if out.suffix.lower() == ".gz":  # without a time, so that equal texts make equal files
             raw = stack.enter_context(GzipFile("", "wb", fileobj=raw, mtime=0))
         elif out.suffix.lower() == ".zst":

@@ -79,10 +79,10 @@ def _why_missing(vocabulary: _Vocabulary, id: str) -> str:
     """Return a reason why an id may exist that the knowledge base does not have; "" for none."""
     kb, prefix, *_ = vocabulary
     if kb.selected:
-        return f"{kb.where} does not have it, because {kb.selected}"
+        return f"not in {kb.where}: {kb.selected}"
     number, largest = _LETTERS_AND_NUMBER.fullmatch(id, len(prefix)), _largest_numbers(kb, prefix)
     if number and int(number[2]) > largest.get(number[1], sys.maxsize):
-        return f"perhaps it is newer than {kb.where}, where all numbers are smaller"
+        return f"not in {kb.where}: perhaps newer, because all numbers there are smaller"
     return ""
 
 

@@ -395,7 +395,8 @@ def relink_command(
 ) -> None:
     """Update links to a new release by linking only the texts that it can change.
 
-    The result is that of `bioel link NEW TEXTS`. New texts are linked, too.
+    OLD is the knowledge base with which LINKS was made, and NEW that to which to update. The result
+    is that of `bioel link NEW TEXTS`. New texts are linked, too.
 
     Example: `bioel relink links.jsonl notes.txt kb/hp-2024 kb/hp-2026 -o links-2026.jsonl`
     """
@@ -413,8 +414,9 @@ def relink_command(
         for row, is_new in relinked(earlier, documents, *pipelines, where=str(links)):
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
             counts.update(all=1, linked=is_new, failed=row["error"] is not None)
-    linked = f"{counts['linked']:,} of {console.count_of(counts['all'], 'document')}"
-    console.show_note(f"{linked} linked again, {counts['failed']:,} failed.")
+    linked = f"{counts['linked']:,} of {console.count_of(counts['all'], 'document')} linked again"
+    links_of = f"with NEW ({new}), the others have their links of OLD ({old})"
+    console.show_note(f"{linked} {links_of}; {counts['failed']:,} failed.")
     if counts["failed"]:
         raise Exit(1)
 
