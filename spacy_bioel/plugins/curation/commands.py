@@ -70,13 +70,18 @@ def check_ids_command(
         Path | None,
         Option(
             metavar="OUT",
-            help="Write a copy of the file in which retired ids are replaced, and show the changes "
-            "as a diff. An id without a clear replacement, or whose name does not fit it, stays.",
+            help="Write a copy of the file in which retired ids are replaced, in the address of a "
+            "link, too, and show the changes as a diff. An id without a clear replacement, or "
+            "whose name does not fit it, stays, and is counted.",
             callback=console.refuse_folder,
         ),
     ] = None,
     labels: Annotated[
-        bool, Option("--labels", help="With --fix, also replace synonyms by preferred names.")
+        bool,
+        Option(
+            "--labels",
+            help="With --fix, also write names as the preferred ones: synonyms, capitals, spaces.",
+        ),
     ] = False,
 ) -> None:
     """Check that ids in files exist, and mean what the names next to them say.
@@ -112,11 +117,12 @@ def check_ids_command(
     skipped: list[Path] = []
     without_ids: list[Path] = []
     without_names: list[Path] = []
-    n_left = n_failed = 0
+    left: Counter[str] = Counter()  # wrong ids that are not corrected
+    n_failed = 0
 
     def findings() -> Iterator[CheckedId]:
         """Yield the findings to list, and count all."""
-        nonlocal n_left, n_failed
+        nonlocal n_failed
         for path in paths:
             before = counts.copy()
             try:
@@ -133,7 +139,8 @@ def check_ids_command(
                         unchecked[spelled.setdefault(prefix_key(name), name), finding.reason] += 1
                     made = list(report.corrections_of(finding, labels=labels)) if fix else []
                     corrections.extend(made)
-                    n_left += finding.is_wrong and not (made and finding.is_certain)
+                    if finding.is_wrong and not (made and finding.is_certain):
+                        left[finding.verdict.value] += 1
                     is_doubtful = bool(finding.proposals) or finding.verdict.value == "close"
                     if all or finding.is_wrong or is_doubtful:
                         yield finding
@@ -159,8 +166,9 @@ def check_ids_command(
         style = sources.format_of_file(paths[0])
         with console.writing(fix) as file:
             console.show_line(f"--- {paths[0]}\n+++ {fix}")
-            for number, old, new in report.corrected_lines(paths[0], corrections, style):
+            for number, old, new, n in report.corrected_lines(paths[0], corrections, style):
                 file.write(new)
+                left.update({"written in another way": n} if n else {})
                 if old != new:
                     diff = f"@@ -{number} +{number} @@", f"-{old}", f"+{new}"
                     console.show_line("\n".join(line.rstrip("\r\n") for line in diff))
@@ -175,8 +183,11 @@ def check_ids_command(
         about = {"n": len(without_names), "first": without_names[0]}
         console.show_note(CurationWarnings.W481.format(**about))
     _show_counts(counts, "id")
-    if n_failed or n_left or without_names:
-        raise Exit(2 if n_failed else 1 if n_left else 3)
+    if fix and left:
+        kinds = ", ".join(f"{n:,} {kind}" for kind, n in left.items())
+        console.show_note(f"{left.total():,} not corrected: {kinds}.")
+    if n_failed or left or without_names:
+        raise Exit(2 if n_failed else 1 if left else 3)
 
 
 def _id_columns(text: str) -> dict[str, Column]:

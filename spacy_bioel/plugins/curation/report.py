@@ -69,20 +69,24 @@ def read_baseline(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def corrections_of(finding: CheckedId, *, labels: bool) -> Iterator[tuple[Cell, str]]:
-    """Yield the changes that are certain: of a replaced id and, with `labels`, of its name."""
+    """Yield the changes that are certain: of a replaced id and, with `labels`, of its name.
+
+    A name that is the preferred name of another concept, too, stays.
+    """
     id, found = finding.pair.id, finding.found
     if found is None:
         return
-    if finding.is_certain and id.at >= 0:
+    if finding.is_certain:
         old, new = split_id(id.text), split_id(found.id)
-        if old and new and prefix_key(old[0]) == prefix_key(new[0]):
-            yield id, id.text.removesuffix(old[1]) + new[1]
-        elif "/" not in id.text:  # not an address
-            yield id, found.id
-    is_synonym = finding.is_certain and found.score == 1 or finding.verdict is IdVerdict.SYNONYM
-    if labels and is_synonym and not re.search(r"[|\n]", found.name):
-        names = (name for name in finding.pair.names if name.text == finding.name and name.at >= 0)
-        yield from ((name, found.name) for name in islice(names, 1))
+        is_same_prefix = old and new and prefix_key(old[0]) == prefix_key(new[0])
+        if id.at < 0 or "/" in id.text and not is_same_prefix:  # another address
+            return
+        yield id, id.text.removesuffix(old[1]) + new[1] if is_same_prefix else found.id
+    is_own = finding.verdict in (IdVerdict.AGREES, IdVerdict.SYNONYM) and not finding.proposals
+    is_label = is_own or (finding.is_certain and found.score == 1)
+    if labels and is_label and not re.search(r"[|\n]", found.name):
+        names = (name for name in finding.pair.names if name.text == finding.name)
+        yield from ((name, found.name) for name in islice(names, 1) if name.text != found.name)
 
 
 def _escaped(new: str, style: str, before: str, old: str) -> str:
@@ -102,20 +106,29 @@ def _escaped(new: str, style: str, before: str, old: str) -> str:
 
 def corrected_lines(
     path: Path, corrections: Iterable[tuple[Cell, str]], style: str
-) -> Iterator[tuple[int, str, str]]:
-    """Yield each line of a file of this format: its number, as it is, and as corrected."""
+) -> Iterator[tuple[int, str, str, int]]:
+    """Yield each line of a file of this format: its number, as it is, and as corrected.
+
+    An id in the text of a link in Markdown is corrected in its address, too. The last number is
+    that of corrections of strings that are written in another way, such as with escapes.
+    """
     at_line: dict[int, set[tuple[int, str, str]]] = defaultdict(set)
     for cell, changed in corrections:
         at_line[cell.place.line].add((cell.at, cell.text, changed))
     with path.open("rb") as file:
         if file.read(len(BOM_UTF8)) == BOM_UTF8:
-            yield 0, "\ufeff", "\ufeff"
+            yield 0, "\ufeff", "\ufeff", 0
     for place, line in numbered_lines(path, ends=True):
-        new = line
+        new, n_missed = line, 0
         for at, old, changed in sorted(at_line.pop(place.line, ()), reverse=True):
             if at >= len(line):  # in a row of a table with several lines
                 at_line[place.line + 1].add((at - len(line), old, changed))
-            elif line.startswith(old, at):
-                before = line[:at].rstrip(" ")[-1:]
-                new = new[:at] + _escaped(changed, style, before, old) + new[at + len(old) :]
-        yield place.line, line, new
+            elif at >= 0 and line.startswith(old, at):
+                before, after = line[:at].rstrip(" ")[-1:], new[at + len(old) :]
+                if (was := split_id(old)) and (now := split_id(changed)):
+                    address = rf"\A(\]\([^()\s]*?){re.escape(was[1])}(?!\w)"
+                    after = re.sub(address, rf"\g<1>{now[1]}", after)
+                new = new[:at] + _escaped(changed, style, before, old) + after
+            else:
+                n_missed += 1
+        yield place.line, line, new, n_missed
