@@ -77,11 +77,11 @@ def corrections_of(finding: CheckedId, *, labels: bool) -> Iterator[tuple[Cell, 
     if found is None:
         return
     if finding.is_certain:
-        old, new = split_id(id.text), split_id(found.id)
-        is_same_prefix = old and new and prefix_key(old[0]) == prefix_key(new[0])
-        if id.at < 0 or "/" in id.text and not is_same_prefix:  # another address
+        old, new = (split_id(text) or ("", "") for text in (id.text, found.id))
+        is_other = not new[0] or prefix_key(old[0]) != prefix_key(new[0])
+        if id.at < 0 or (is_other and "/" in id.text):  # an address of another vocabulary
             return
-        yield id, id.text.removesuffix(old[1]) + new[1] if is_same_prefix else found.id
+        yield id, found.id if is_other else id.text.removesuffix(old[1]) + new[1]
     is_own = finding.verdict in (IdVerdict.AGREES, IdVerdict.SYNONYM) and not finding.proposals
     is_label = is_own or (finding.is_certain and found.score == 1)
     if labels and is_label and not re.search(r"[|\n]", found.name):

@@ -274,8 +274,8 @@ LABELS = {
     ),
     "i.md": ("epileptic fit (HP:0009999)", "Seizure (HP:0001250)"),
     "k.md": (
-        "**SEIZURE** (HP:0001250), epileptic  fit (HP:0001250), seizure (HP:0001251)",
-        "**Seizure** (HP:0001250), Seizure (HP:0001250), seizure (HP:0001251)",
+        "**SEIZURE** (HP:0001250)\nepileptic  fit (HP:0001250)\nseizure (HP:0001251)\n",
+        "**Seizure** (HP:0001250)\nSeizure (HP:0001250)\nseizure (HP:0001251)\n",
     ),
     "j.md": ("Epileptic fits (HP:0001250)", "Epileptic fits (HP:0001250)"),
 }
