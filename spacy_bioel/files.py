@@ -114,10 +114,7 @@ def replacing_file(out: Path, *, follow: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def replacing_text(out: Path, *, follow: bool = True) -> Iterator[TextIO]:
-    """Open a new text file that replaces `out` if the block succeeds (see `replacing_file`).
-
-    It is compressed if the name of `out` ends in .gz or .zst.
-    """
+    """Open a text file, compressed if it is a .gz or .zst, that replaces `out` on success."""
     with replacing_file(out, follow=follow) as path, ExitStack() as stack:
         raw: Any = stack.enter_context(path.open("wb"))
         if out.suffix.lower() == ".gz":  # without a time, so that equal texts make equal files

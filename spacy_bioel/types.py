@@ -51,8 +51,7 @@ class Concept:
     types (tuple[str, ...]): Semantic types, the most specific first.
     parents (tuple[str, ...]): Ids of broader concepts.
     definition (str): Free text, may be empty.
-    replaced_by (str): The current id if this id is retired or an alternative id; else empty. If
-        several records of an id have different ones, a person has to choose.
+    replaced_by (str): The current id if this id is retired or an alternative id; else empty.
     xrefs (tuple[str, ...]): Cross-references to other vocabularies, as written in the source.
     consider (tuple[str, ...] | None): For an id that was retired without a replacement, the ids
         that a person may choose from; else None.

@@ -104,8 +104,6 @@ class Drafts:
     # Ids that were retired without a replacement, and the ids to consider instead. They are stored
     # in the description: only people read them, so they do not change the fingerprint.
     withdrawn: dict[str, list[str]] = field(default_factory=dict)
-    # Branches and types that the build kept or left out, by option: "under", "exclude", "types".
-    selection: dict[str, list[str]] = field(default_factory=dict)
 
     def source_index(self, source: str) -> int:
         """Return the index of a source, which is added if it is new."""
@@ -135,15 +133,15 @@ def merge_records(
     """
     drafts = base or Drafts()
     base_ids, base_retired = frozenset(drafts.current), dict(drafts.retired)
-    replacements: dict[str, set[str]] = defaultdict(set)  # of ids that several concepts replace
+    several: dict[str, set[str]] = defaultdict(set)  # replacements, of ids with more than one
     source_index = drafts.source_index(source)
     for number, record in enumerate(concepts, start=1):
         report.records = number
         check_ids(record, where=f"record {number}")
         if record.replaced_by:
             first = drafts.retired.setdefault(record.id, record.replaced_by)
-            if first != record.replaced_by and record.id not in base_retired:
-                replacements[record.id] |= {first, record.replaced_by}
+            if first != record.replaced_by:
+                several[record.id] |= {first, record.replaced_by}
             continue
         if record.consider is not None:
             drafts.withdrawn.setdefault(record.id, list(record.consider))
@@ -155,7 +153,15 @@ def merge_records(
     for id in drafts.current.keys() & drafts.retired.keys():
         del drafts.retired[id]
         report.retired_current += 1
-    _follow_replacements(drafts, replacements)
+    once = {id: other for id, other in drafts.retired.items() if id not in several}
+    ends = follow_chains(once)
+    for id in several.keys() & drafts.retired.keys():
+        others = sorted({ends.get(other, other) for other in several[id]})
+        if len(others) == 1:
+            once[id] = others[0]
+        else:  # a person has to choose
+            drafts.withdrawn[id] = others
+    drafts.retired = follow_chains(once)
     _inherit_types(drafts, base_ids, report)
     kept = {id: drafts.current[id] for id in sorted(drafts.current)}
     if types is not None:
@@ -171,12 +177,7 @@ def merge_records(
         raise nothing_left(report, types=types, drafts=drafts.current)
     known = drafts.current.keys() | drafts.retired.keys()
     withdrawn = {id: others for id, others in drafts.withdrawn.items() if id not in known}
-    selection = drafts.selection
-    if base is None:
-        under, exclude = (branches.under, branches.exclude) if branches else ((), ())
-        asked = {"under": under, "exclude": exclude, "types": types or ()}
-        selection = {option: sorted(values) for option, values in asked.items() if values}
-    return Drafts(kept, drafts.retired, drafts.sources, withdrawn, selection)
+    return Drafts(kept, drafts.retired, drafts.sources, withdrawn)
 
 
 def nothing_left(
@@ -204,26 +205,6 @@ def check_ids(record: Concept, *, where: str) -> None:
     for field_name, id in ids.items():
         if id in ("", NIL) or _BAD_ID.search(id):
             raise BioelError(Errors.B026.format(where=where, field=field_name, found=id))
-
-
-def _follow_replacements(drafts: Drafts, several: Mapping[str, Collection[str]]) -> None:
-    """Map each retired id to its final replacement, or withdraw it if a person has to choose.
-
-    several (Mapping): All replacements of the ids for which the records have different ones.
-    """
-    once = {id: other for id, other in drafts.retired.items() if id not in several}
-    ends = follow_chains(once)
-    for id in several.keys() & drafts.retired.keys():
-        others = sorted({ends.get(other, other) for other in several[id]} - {id})
-        if len(others) == 1:
-            once[id] = others[0]
-        else:
-            drafts.withdrawn[id] = others
-    drafts.retired = follow_chains(once)
-    for id, end in list(drafts.retired.items()):
-        if end in drafts.withdrawn and end not in drafts.current:
-            drafts.withdrawn[id] = drafts.withdrawn[end]
-            del drafts.retired[id]
 
 
 def follow_chains(retired: dict[str, str]) -> dict[str, str]:
@@ -342,7 +323,9 @@ def build_kb(
     check_replaceable(out)
     report = BuildReport()
     drafts = merge_records(concepts, types=types, report=report, source=source, branches=branches)
-    about = {"source": source, "release": release, "licence": licence}
+    kept = {**asdict(branches or Branches()), "types": sorted(types or ())}
+    origin = {"source": source, "release": release, "licence": licence}
+    about = origin | {"selection": {option: values for option, values in kept.items() if values}}
     try:
         with editing(out, to="build it", make=True) as transaction:
             check_replaceable(out)
@@ -361,7 +344,7 @@ def write_columns(
 
     drafts (Drafts): Concepts in the order of their ids; retired ids map to current ids.
     report (BuildReport): Updated with the counts and the fingerprint.
-    about (Mapping[str, str]): source, release and licence.
+    about (Mapping): source, release, licence and selection: ids and types by option of the build.
     RETURNS (list[memoryview]): Pieces of the file with these columns.
     RAISES BioelError: [B028] no concept has a name.
     """
@@ -378,7 +361,6 @@ def write_columns(
     report.withdrawn = len(drafts.withdrawn)
     counts = {name: count for name, count in asdict(report).items() if name != "fingerprint"}
     about = {**about, "counts": counts, "withdrawn": drafts.withdrawn}
-    about |= {"selection": drafts.selection} if drafts.selection else {}
     pieces, report.fingerprint = serialized_columns(folder, **about)
     return pieces
 

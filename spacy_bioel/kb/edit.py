@@ -241,15 +241,14 @@ def drafts_of(kb: KnowledgeBase) -> Drafts:
     current = dict(zip(ids, drafts, strict=True))
     targets = (ids[row] for row in kb.retired_targets.tolist())
     retired = dict(zip(kb.retired, targets, strict=True))
-    selection = dict(kb.meta.get("selection") or {})
-    return Drafts(current, retired, list(kb.sources), dict(kb.withdrawn), selection)
+    return Drafts(current, retired, list(kb.sources), dict(kb.withdrawn))
 
 
 def _replace_columns(
     transaction: Transaction, kb: KnowledgeBase, drafts: Drafts, report: BuildReport, **origin: str
 ) -> EditReport:
     """Replace the columns of `kb` by drafts, append to its origin, and return what changed."""
-    about = {}
+    about: dict[str, Any] = {"selection": kb.meta.get("selection", {})}
     for key in ("source", "release", "licence"):
         values = f"{kb.meta.get(key, '')}, {origin.get(key, '')}".split(", ")
         about[key] = ", ".join(dict.fromkeys(filter(None, values)))

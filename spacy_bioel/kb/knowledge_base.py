@@ -55,12 +55,6 @@ from spacy_bioel.types import Concept, IntArray, KbRelease, remember
 
 _AROUND_ROW = np.arange(-1, 3)  # the two offsets of a row, and one more on each side
 _STRINGS_PER_BLOCK = 1 << 12  # strings decoded together when a whole column is read
-# What a build kept, in words, by the key of "selection" in the description.
-_SELECTED = {
-    "under": "branches under {}",
-    "exclude": "branches other than {}",
-    "types": "concepts of type {}",
-}
 
 
 class StringColumn:
@@ -543,24 +537,19 @@ class KnowledgeBase:
 
     @property
     def selected(self) -> str:
-        """Which concepts of its sources it was built from, in words; "" for all."""
-        selection = self.meta.get("selection") or {}
-        parts = [_SELECTED[key].format(", ".join(ids)) for key, ids in selection.items()]
-        return f"it has only the {' and '.join(parts)}" if parts else ""
+        """How the build chose among the concepts of its sources, in words; "" if it kept all."""
+        selection = self.meta.get("selection", {}).items()
+        options = " ".join(f"--{option} {','.join(values)}" for option, values in selection)
+        return f"it was built with {options}" if options else ""
 
     def would_select(self, id: str, other: KnowledgeBase) -> bool:
-        """Return whether it was built to keep a concept of another release, if its source has it.
-
-        id (str): Id of a concept in the other knowledge base.
-        """
-        kept, row = self.meta.get("selection") or {}, other.find(id)
-        if not kept or row < 0:
+        """Return whether a concept of another release would have been kept by this build."""
+        if (row := other.find(id)) < 0:
             return True
-        lineage = set(other.ids_of(sorted(other.lineage_of(row)))) | {id}
-        under, excluded = (set(map(other.canonical, kept.get(k, ()))) for k in ("under", "exclude"))
-        types = set(kept.get("types", ())).intersection(other.types_of(row))
-        is_in_branch = not under or bool(lineage & under)
-        return is_in_branch and not lineage & excluded and (bool(types) or not kept.get("types"))
+        ids, kept = set(other.ids_of(sorted(other.lineage_of(row)))), self.meta.get("selection", {})
+        has = {"under": ids, "exclude": ids, "types": {*other.types_of(row)}}
+        chosen = {key: not has[key].isdisjoint(map(other.canonical, kept[key])) for key in kept}
+        return not chosen.pop("exclude", False) and all(chosen.values())
 
     def definition(self, concept: int) -> str:
         """Return the definition of a concept, "" if it has none."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -50,7 +49,6 @@ _N_SAMPLED = 5000  # ids that show the forms of a vocabulary's ids
 _MIN_SHARE = 0.1  # of a knowledge base, for its ids with a prefix to be complete
 _N_SIMILAR = 16  # names that are read to find out whether a word is one of theirs
 _PREFIX = re.compile("[^:]*:|[^:_]*_|[A-Za-z]*")
-_LETTERS_AND_NUMBER = re.compile(r"([A-Za-z_]*)(\d+)")  # an id after its prefix
 _KbSetting = KnowledgeBase | str | Path
 _Kbs = Sequence[KnowledgeBase]
 _Own = list[tuple[KnowledgeBase, int]]
@@ -65,25 +63,14 @@ class _Vocabulary(NamedTuple):
     forms: frozenset[str]  # of ids, such as "HP:0000000"; "P:#" for numbers of any length
 
 
-@lru_cache(maxsize=64)
-def _largest_numbers(kb: KnowledgeBase, prefix: str) -> dict[str, int]:
-    """Return the largest number in current and retired ids, by the letters before it ("D")."""
-    largest: dict[str, int] = defaultdict(int)
-    for id in chain(kb.ids, kb.retired, kb.withdrawn):
-        if id.startswith(prefix) and (m := _LETTERS_AND_NUMBER.fullmatch(id, len(prefix))):
-            largest[m[1]] = max(largest[m[1]], int(m[2]))
-    return largest
-
-
-def _why_missing(vocabulary: _Vocabulary, id: str) -> str:
-    """Return a reason why an id may exist that the knowledge base does not have; "" for none."""
-    kb, prefix, *_ = vocabulary
+def _why_missing(kb: KnowledgeBase, id: str) -> str:
+    """Return a reason why an id may exist that a knowledge base does not have; "" for none."""
     if kb.selected:
         return f"not in {kb.where}: {kb.selected}"
-    number, largest = _LETTERS_AND_NUMBER.fullmatch(id, len(prefix)), _largest_numbers(kb, prefix)
-    if number and int(number[2]) > largest.get(number[1], sys.maxsize):
-        return f"not in {kb.where}: perhaps newer, because all numbers there are smaller"
-    return ""
+    start, all_ids = id.rstrip("0123456789"), (kb.ids, kb.retired, sorted(kb.withdrawn))
+    later = (ids[at] for ids in all_ids if (at := bisect_left(ids, id)) < len(ids))
+    is_newer = not any(other.startswith(start) for other in later)
+    return f"not in {kb.where}: perhaps newer, as all numbers there are smaller" * is_newer
 
 
 def _form_of(id: str) -> str:
@@ -231,16 +218,17 @@ class Checker:
         else:
             first, is_complete = vocabularies[0].kb, vocabularies[0].is_complete
             meant = first.concepts_of_names(first.lookup_names([normalize_name(name)]))[1]
-            reason = _why_missing(vocabularies[0], id) if is_complete else ""
-            # A concept with the name has another id, so that this one is wrong in any case.
-            is_wrong = bool(reason or bundled_name(first)) and len(meant) == 1
-            is_unknown = is_wrong or (is_complete and not reason)
-            verdict = IdVerdict.UNKNOWN if is_unknown else IdVerdict.NOT_CHECKED
+            reason = _why_missing(first, id) if is_complete else ""
+            # If a concept with the name has another id, this one is wrong in any case.
+            is_other = bool(reason or bundled_name(first)) and len(meant) == 1
+            if is_other or (is_complete and not reason):
+                verdict, reason = IdVerdict.UNKNOWN, ""
+            else:
+                verdict = IdVerdict.NOT_CHECKED
         if name and not likeness and not proposals and verdict is not IdVerdict.NOT_CHECKED:
             proposals = _meanings_of(name, kbs, like=own)
             proposals = tuple(p for p in proposals if not (found and p.id == found.id))
         is_certain = bool(found) and verdict is IdVerdict.RETIRED and (likeness > _LOW or not name)
-        reason = reason if verdict is IdVerdict.NOT_CHECKED else ""
         return CheckedId(pair, verdict, id, name, found, proposals, is_certain, reason)
 
     @cached_property

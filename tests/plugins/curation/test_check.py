@@ -342,7 +342,7 @@ def test_an_id_of_a_branch_that_was_left_out_is_not_checked(tmp_path):
     checker = Checker([tmp_path])
     finding = only(checker, "Adult onset (X:7)")
     assert (finding.verdict, finding.name) == (IdVerdict.NOT_CHECKED, "Adult onset")
-    assert finding.reason.endswith("it has only the branches under X:2") and not finding.proposals
+    assert finding.reason.endswith("it was built with --under X:2") and not finding.proposals
     # A concept with the name has another id.
     assert only(checker, "Finding (X:7)").verdict is IdVerdict.UNKNOWN
     assert only(checker, "Finding (X:2)").reason == ""
