@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import cache
 from itertools import chain, islice, tee
 from pathlib import Path
-from shutil import copy2, copytree
+from shutil import copytree
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
@@ -330,7 +331,7 @@ def migrate_command(
     from spacy_bioel.plugins.curation.sources import files_in
 
     console.check_distinct([links], [out, rest])
-    if out.suffix.lower() == ".zip":
+    if out.suffix == ".zip":
         raise BioelError(Errors.B198.format(path=out, known=".gz, .zst, or the suffix of LINKS"))
     kbs = open_kb_argument(old), open_kb_argument(new)
     options: Any = {"columns": _id_columns(columns), "prefix": prefix}
@@ -339,40 +340,31 @@ def migrate_command(
     copied: list[Path] = []
     n_repeated = 0
     unknown, hidden = ("in neither release", "not in OLD"), ("unchanged", "moved", "not in OLD")
-    texts = set(files_in([links]))
-
-    def migrated(path: Path, to: Path) -> Iterator[IdOutcome]:
-        nonlocal n_repeated
-        # BRAT has an empty file for a text without mentions.
-        is_empty = path.exists() and not path.stat().st_size
-        with console.writing(to) as file:
-            for line, outcomes, n in () if is_empty else migrated_lines(path, *kbs, **options):
-                file.write(line)
-                n_repeated += n
-                yield from outcomes
 
     def outcomes() -> Iterator[IdOutcome]:
         """Write all files, and yield the ids in them."""
-        if not links.is_dir():
-            yield from migrated(links, out)
-            return
-        paths = sorted(links.rglob("*"))
-        with new_folder(out) as folder:
-            for path in paths:
-                to = folder / path.relative_to(links)
-                if path.is_dir() and not path.is_symlink():
-                    to.mkdir(exist_ok=True)
-                    continue
+        nonlocal n_repeated
+        with new_folder(out) if links.is_dir() else nullcontext(out) as target:
+            texts = [path for path in files_in([links]) if path.suffix != ".zip"]
+            if links.is_dir():
+                own = {target.name}  # the output may be inside of the input
+                copytree(links, target, ignore=lambda _, __: own, dirs_exist_ok=True)
+                every = (links / p.relative_to(target) for p in target.rglob("*") if p.is_file())
+                copied.extend(sorted(set(every).difference(texts)))
+            for path in texts:
+                # BRAT has an empty file for a text without mentions.
+                is_empty = path.exists() and not path.stat().st_size
+                lines = () if is_empty else migrated_lines(path, *kbs, **options)
                 try:
-                    if path in texts and path.suffix.lower() != ".zip":
-                        yield from migrated(path, to)
-                        continue
+                    with console.writing(target / path.relative_to(links)) as file:
+                        for line, found, n in lines:
+                            file.write(line)
+                            n_repeated += n
+                            yield from found
                 except BioelError as error:
-                    if not str(error).startswith(_NOT_TEXT):
+                    if path == links or not str(error).startswith(_NOT_TEXT):
                         raise
-                copied.append(path)
-                copy = copytree if path.is_dir() else copy2
-                copy(path, to)
+                    copied.append(path)
 
     def rows() -> Iterator[tuple[dict[str, object], tuple[str, ...]]]:
         for outcome in outcomes():

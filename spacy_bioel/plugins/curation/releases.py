@@ -6,20 +6,14 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from spacy_bioel.io import table
 from spacy_bioel.io.open import Place, curie
-from spacy_bioel.io.table import (
-    Column,
-    column_indices,
-    header_of,
-    separator_of,
-    split_rows,
-    table_suffix,
-)
 from spacy_bioel.kb.build import Draft
 from spacy_bioel.kb.edit import drafts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -28,7 +22,7 @@ from spacy_bioel.plugins.curation.tables import name_columns, row_cells
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 
 # Where each format has the ids of links: a string in JSON, and for the other formats a row of
-# PubTator, a reference of BRAT or an infon of BioC. Tables have columns of ids.
+# PubTator, a reference or note of BRAT, or an infon of BioC. Tables have columns of ids.
 _ID_FIELDS = {
     "json": re.compile(
         r'"text"\s*+:\s*+"(?:[^"\\]|\\.)*+"|"([^"\\\s]++)"|"(?:[^"\\]|\\.)*+"'
@@ -37,11 +31,10 @@ _ID_FIELDS = {
     "text": re.compile(
         r"^[^\t|]+\t\d+\t\d+\t[^\t]*\t[^\t]*\t(\S+)|^[^\t|]+\t[A-Za-z_]+\t(\S+)\t(\S+)\s*$"
         r"|^N\d+\tReference \S+ (\S+)|<infon[^<>]*+>([^<]++)</infon>"
+        r"|^#\d+\t\S+ \S+\t(\S+(?=\s*$)|[A-Za-z][\w-]*:\w+)"
     ),
 }
-_NOTE = re.compile(r"#\d+\t\S+ \S+(?=\t)")  # of BRAT
-_IDS_IN_NOTE = re.compile(r"(?<=\t)(\S+)(?=\s*$)|(?<!\w)([A-Za-z][\w-]*:\w+)")
-_REFERENCE = re.compile(r"N\d+\tReference (\S+) ")
+_BRAT_REFERENCE = re.compile(r"N\d+\tReference (\S+) ")
 # Lists of which each item is an id or, if they are candidates, has one.
 _JSON_LIST = re.compile(r'(?:"candidates"\s*:\s*\[|:\s*\[(?=\s*"))\s*')
 _JSON_COMMA = re.compile(r"\s*,\s*")
@@ -176,18 +169,16 @@ def _prefixes_in(kb: KnowledgeBase) -> set[str]:
 
 
 def _id_fields(
-    path: Path, chosen: Mapping[str, Column]
+    path: Path, chosen: Mapping[str, table.Column]
 ) -> Iterator[tuple[Place, str, list[tuple[int, int]]]]:
     """Yield each line or row of a file, or all of JSON, and the spans that may be ids of links."""
     format = format_of_file(path)
     if format not in ("csv", "tsv"):
         lines, fields = file_lines(path), _ID_FIELDS.get(format, _ID_FIELDS["text"])
-        if table_suffix(path) == ".json":  # lists may have several lines
+        if table.table_suffix(path) == ".json":  # lists may have several lines
             lines = iter([(Place(path, 1), "".join(line for _, line in lines))])
         for place, line in lines:
-            note = _NOTE.match(line)
-            matches = _IDS_IN_NOTE.finditer(line, note.end()) if note else fields.finditer(line)
-            yield place, line, [span for match in matches for span in match.regs[1:]]
+            yield place, line, [span for match in fields.finditer(line) for span in match.regs[1:]]
         return
     read: list[str] = []  # blank lines, too
 
@@ -197,13 +188,13 @@ def _id_fields(
             yield place, line
 
     columns: Container[int] | None = None  # of ids; empty: any may have ids
-    rows = split_rows(recorded_lines(), separator_of(path), quoted=format == "csv")
+    rows = table.split_rows(recorded_lines(), table.separator_of(path), quoted=format == "csv")
     for place, row, record in rows:
         if columns is None and not row[0].startswith("#"):
-            header = header_of(row)
+            header = table.header_of(row)
             columns = name_columns(tuple(header))
             if chosen:
-                columns = column_indices(path, chosen, header)["id"]
+                columns = table.column_indices(path, chosen, header)["id"]
         text = "".join(read)
         start = text.rindex(record)
         read.clear()
@@ -219,7 +210,7 @@ def migrated_lines(
     old: KnowledgeBase,
     new: KnowledgeBase,
     *,
-    columns: Mapping[str, Column] = MappingProxyType({}),
+    columns: Mapping[str, table.Column] = MappingProxyType({}),
     prefix: str = "",
 ) -> Iterator[tuple[str, list[IdOutcome], int]]:
     """Yield each line of annotations, with the ids in it; those that moved are replaced.
@@ -254,7 +245,7 @@ def migrated_lines(
 
     for place, line, spans in _id_fields(path, columns):
         pieces, done, n_repeated = list[str](), 0, 0
-        reference = _REFERENCE.match(line)
+        reference = _BRAT_REFERENCE.match(line)
         for start, end in spans:
             if start < 0 or " " in line[start:end].strip():
                 continue
@@ -279,24 +270,19 @@ def migrated_lines(
 
 
 def _without_repeats(text: str, moved: Container[str]) -> tuple[str, int]:
-    """Leave out of each list in JSON an id that it has before, or a candidate with such an id.
-
-    RETURNS (tuple): The text, and the number of ids left out.
-    """
-    n_left_out, decoder = 0, json.JSONDecoder()
+    """Leave out ids, and candidates with an id, that lists in JSON have before, and count them."""
+    n_left_out, decode = 0, json.JSONDecoder().raw_decode
     for match in reversed(list(_JSON_LIST.finditer(text))):  # lists inside others come first
-        seen, end, before = set(), match.end(), match.end()
-        try:
-            while True:
-                item, after = decoder.raw_decode(text, end)
+        seen, before, comma = set(), match.end(), re.match("", text)
+        start = before
+        with suppress(ValueError, TypeError):  # not a list of ids
+            while comma:
+                item, end = decode(text, start)
                 id = item.get("id") if isinstance(item, dict) else item
                 if id in seen and id in moved:
                     n_left_out += 1
-                    text, after = text[:before] + text[after:], before
+                    text, end = text[:before] + text[end:], before
                 seen.add(id)
-                if not (comma := _JSON_COMMA.match(text, after)):
-                    break
-                before, end = after, comma.end()
-        except (ValueError, TypeError):  # not a list of ids
-            continue
+                if comma := _JSON_COMMA.match(text, end):
+                    before, start = end, comma.end()
     return text, n_left_out
