@@ -78,11 +78,7 @@ def check_ids_command(
         ),
     ] = None,
     labels: Annotated[
-        bool,
-        Option(
-            "--labels",
-            help="With --fix, also write names as the preferred ones: synonyms, capitals, spaces.",
-        ),
+        bool, Option("--labels", help="With --fix, also write all names as the preferred ones.")
     ] = False,
 ) -> None:
     """Check that ids in files exist, and mean what the names next to them say.
@@ -176,13 +172,10 @@ def check_ids_command(
     for (name, reason), n in unchecked.items():
         note = CurationWarnings.W483 if reason else CurationWarnings.W400
         console.show_note(note.format(n=n, prefix=name, reason=reason))
-    if skipped:
-        console.show_note(CurationWarnings.W411.format(n=len(skipped), first=skipped[0]))
-    if without_ids:
-        console.show_note(CurationWarnings.W416.format(n=len(without_ids), first=without_ids[0]))
-    if without_names:
-        about = {"n": len(without_names), "first": without_names[0]}
-        console.show_note(CurationWarnings.W481.format(**about))
+    warnings = CurationWarnings.W411, CurationWarnings.W416, CurationWarnings.W481
+    for warning, listed in zip(warnings, (skipped, without_ids, without_names), strict=True):
+        if listed:
+            console.show_note(warning.format(n=len(listed), first=listed[0]))
     _show_counts(counts, "id")
     if fix and left:
         kinds = ", ".join(f"{n:,} {kind}" for kind, n in left.items())
@@ -240,12 +233,8 @@ def _write_report(
                 file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row, _ in copy)
 
 
-OldKb = Annotated[
-    str, Argument(metavar="OLD", help="Knowledge base with which LINKS was made: the old release.")
-]
-NewKb = Annotated[
-    str, Argument(metavar="NEW", help="Knowledge base to update to: the new release.")
-]
+OldKb = Annotated[str, Argument(metavar="OLD", help="Knowledge base that LINKS was made with.")]
+NewKb = Annotated[str, Argument(metavar="NEW", help="Knowledge base to update LINKS to.")]
 
 
 def diff_command(
@@ -382,8 +371,8 @@ def migrate_command(
     if copied:
         console.show_note(CurationWarnings.W482.format(n=len(copied), first=copied[0]))
     if others or not counts:
-        branches = f" ({kbs[0].selected})" if kbs[0].selected else ""
-        about = {"links": links, "old": f"{old}{branches}", "first": ", ".join(islice(others, 3))}
+        branches = f"{old} ({kbs[0].selected})" if kbs[0].selected else old
+        about = {"links": links, "old": branches, "first": ", ".join(islice(others, 3))}
         n = sum(counts[status] for status in unknown)
         console.show_note(CurationWarnings.W410.format(n=n, known=counts.total() - n, **about))
 

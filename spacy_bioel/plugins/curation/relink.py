@@ -120,7 +120,11 @@ def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[s
     marks: dict[str, set[str]] = defaultdict(set)  # by stem: substitutes that match now, or no more
     rescored: set[str] = set()  # stems with substitutes that match a little better or less now
     likely = PROBABILITIES[:, None] * TYPO_FACTOR ** np.arange(3)
-    shares = [_shares_of_substitutes(side) for side in sides]
+    tables = [side.dictionary.bags_of_words.substitutes for side in sides]
+    shares = [  # of pairs of a word in a text, by its key, and a word in a name
+        dict(zip(zip(t.word.tolist(), t.replacement, strict=True), t.share.tolist(), strict=True))
+        for t in tables
+    ]
     for key, word in shares[0].keys() | shares[1].keys():
         share = np.array([of_side.get((key, word), 0.0) for of_side in shares])[:, None, None]
         by = stem_of(word)
@@ -196,13 +200,6 @@ def _described_names(side: CandidateGenerator) -> dict[str, object]:
         names[i]: (added, owners[a:b], xrefs[a:b] if b - a > 1 else None, names[before])
         for i, (added, (a, b), before) in enumerate(rows)
     }
-
-
-def _shares_of_substitutes(side: CandidateGenerator) -> dict[tuple[int, str], float]:
-    """Return the share of each pair of a word in a text, by its key, and a word in a name."""
-    table = side.dictionary.bags_of_words.substitutes
-    pairs = zip(table.word.tolist(), table.replacement, strict=True)
-    return dict(zip(pairs, table.share.tolist(), strict=True))
 
 
 @lru_cache(maxsize=1 << 17)

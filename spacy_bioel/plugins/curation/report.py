@@ -69,10 +69,7 @@ def read_baseline(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def corrections_of(finding: CheckedId, *, labels: bool) -> Iterator[tuple[Cell, str]]:
-    """Yield the changes that are certain: of a replaced id and, with `labels`, of its name.
-
-    A name that is the preferred name of another concept, too, stays.
-    """
+    """Yield the changes that are certain: of a replaced id and, with `labels`, of its name."""
     id, found = finding.pair.id, finding.found
     if found is None:
         return
@@ -82,6 +79,7 @@ def corrections_of(finding: CheckedId, *, labels: bool) -> Iterator[tuple[Cell, 
         if id.at < 0 or (is_other and "/" in id.text):  # an address of another vocabulary
             return
         yield id, found.id if is_other else id.text.removesuffix(old[1]) + new[1]
+    # A name that another concept prefers stays.
     is_own = finding.verdict in (IdVerdict.AGREES, IdVerdict.SYNONYM) and not finding.proposals
     is_label = is_own or (finding.is_certain and found.score == 1)
     if labels and is_label and not re.search(r"[|\n]", found.name):
@@ -107,10 +105,8 @@ def _escaped(new: str, style: str, before: str, old: str) -> str:
 def corrected_lines(
     path: Path, corrections: Iterable[tuple[Cell, str]], style: str
 ) -> Iterator[tuple[int, str, str, int]]:
-    """Yield each line of a file of this format: its number, as it is, and as corrected.
-
-    An id in the text of a link in Markdown is corrected in its address, too. The last number is
-    that of corrections of strings that are written in another way, such as with escapes.
+    """Yield each line of a file of this format: its number, as it is, as corrected, and the number
+    of corrections that were not made, because the line has escapes or such.
     """
     at_line: dict[int, set[tuple[int, str, str]]] = defaultdict(set)
     for cell, changed in corrections:
@@ -125,7 +121,7 @@ def corrected_lines(
                 at_line[place.line + 1].add((at - len(line), old, changed))
             elif at >= 0 and line.startswith(old, at):
                 before, after = line[:at].rstrip(" ")[-1:], new[at + len(old) :]
-                if (was := split_id(old)) and (now := split_id(changed)):
+                if (was := split_id(old)) and (now := split_id(changed)):  # the text of a link?
                     address = rf"\A(\]\([^()\s]*?){re.escape(was[1])}(?!\w)"
                     after = re.sub(address, rf"\g<1>{now[1]}", after)
                 new = new[:at] + _escaped(changed, style, before, old) + after
