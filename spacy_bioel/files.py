@@ -22,8 +22,6 @@ from pathlib import Path
 from typing import Any, TextIO
 from uuid import uuid4
 
-import zstandard
-
 from spacy_bioel.errors import BioelError, Errors
 
 _AT_FDCWD = -100  # this and the next constant are arguments of renameat2(2)
@@ -114,13 +112,11 @@ def replacing_file(out: Path, *, follow: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def replacing_text(out: Path, *, follow: bool = True) -> Iterator[TextIO]:
-    """Open a text file, compressed if it is a .gz or .zst, that replaces `out` on success."""
+    """Open a text file, compressed if its name ends in .gz, that replaces `out` on success."""
     with replacing_file(out, follow=follow) as path, ExitStack() as stack:
         raw: Any = stack.enter_context(path.open("wb"))
         if out.suffix.lower() == ".gz":  # without a time, so that equal texts make equal files
             raw = stack.enter_context(GzipFile("", "wb", fileobj=raw, mtime=0))
-        elif out.suffix.lower() == ".zst":
-            raw = stack.enter_context(zstandard.ZstdCompressor().stream_writer(raw))
         yield stack.enter_context(TextIOWrapper(raw, encoding="utf8", newline="\n"))
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _MAX_IN_TABLE = 500
 _SUFFIXES = (".jsonl", ".csv", ".tsv", ".html")
+_ARCHIVES = (".zip", ".zst")  # which are read, but not written
 _NOT_TEXT = ("[B102]", "[B477]", "[B600]")  # an empty file, several files in one, or an image
 ReportOut = Annotated[
     list[Path] | None,
@@ -310,8 +311,8 @@ def migrate_command(
     never a text. If ids of a link are merged, the new id is written once. An id stays as it is, and
     is listed, if it has no replacement or several, if its meaning changed, or if NEW was built from
     other branches only. So does an id that OLD does not have, which is only counted if its prefix
-    is another. Files in a folder that are hidden or not text are copied. If the name of a file ends
-    in .gz or .zst, it is compressed.
+    is another. Files in a folder that are hidden or not text are copied. If the name of OUT ends in
+    .gz, it is compressed.
 
     Example: `bioel migrate links.jsonl kb/hp-2024 kb/hp-2026 -o links-2026.jsonl`
     """
@@ -320,8 +321,8 @@ def migrate_command(
     from spacy_bioel.plugins.curation.sources import files_in
 
     console.check_distinct([links], [out, rest])
-    if out.suffix == ".zip":
-        raise BioelError(Errors.B198.format(path=out, known=".gz, .zst, or the suffix of LINKS"))
+    if out.suffix in _ARCHIVES:
+        raise BioelError(Errors.B198.format(path=out, known=".gz, or the suffix of LINKS"))
     kbs = open_kb_argument(old), open_kb_argument(new)
     options: Any = {"columns": _id_columns(columns), "prefix": prefix}
     counts: Counter[str] = Counter()
@@ -334,8 +335,9 @@ def migrate_command(
         """Write all files, and yield the ids in them."""
         nonlocal n_repeated
         with new_folder(out) if links.is_dir() else nullcontext(out) as target:
-            texts = [path for path in files_in([links]) if path.suffix != ".zip"]
+            texts = list(files_in([links]))
             if links.is_dir():
+                texts = [path for path in texts if path.suffix not in _ARCHIVES]
                 own = {target.name}  # the output may be inside of the input
                 copytree(links, target, ignore=lambda _, __: own, dirs_exist_ok=True)
                 every = (links / p.relative_to(target) for p in target.rglob("*") if p.is_file())

@@ -177,21 +177,28 @@ def test_everything_in_a_folder_is_in_the_copy(kbs, tmp_path, capsys):
     assert not (tmp_path / "other").exists()
 
 
-@pytest.mark.parametrize("suffix, opened", [(".gz", gzip.open), (".zst", zstandard.open)])
-def test_compressed_copies(kbs, tmp_path, suffix, opened):
+def test_a_compressed_copy(kbs, tmp_path):
     (tmp_path / "a.jsonl").write_text('{"ids": ["X:2"]}\n')
-    first, again = tmp_path / f"b.jsonl{suffix}", tmp_path / f"c.jsonl{suffix}"
+    first, again = tmp_path / "b.jsonl.gz", tmp_path / "c.jsonl.gz"
     assert run("migrate", tmp_path / "a.jsonl", *kbs, "-o", first) == 0
     assert run("migrate", first, *kbs, "-o", again) == 0  # nothing changes any more
-    with opened(again, "rt") as file:
+    with gzip.open(again, "rt") as file:
         assert file.read() == '{"ids": ["X:4"]}\n'
     assert first.read_bytes() == again.read_bytes()
 
 
 def test_an_archive_is_not_written(kbs, tmp_path, capsys):
-    (tmp_path / "a.csv").write_text("id\nX:2\n")
-    assert run("migrate", tmp_path / "a.csv", *kbs, "-o", tmp_path / "b.zip") == 2
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in/a.csv.zst"
+    path.write_bytes(zstandard.compress(b"id\nX:2\n"))
+    assert run("migrate", path, *kbs, "-o", tmp_path / "b.zst") == 2
     assert "B198" in capsys.readouterr().err
+    assert run("migrate", path, *kbs, "-o", tmp_path / "b.csv") == 0
+    assert (tmp_path / "b.csv").read_text() == "id\nX:4\n"
+    capsys.readouterr()
+    assert run("migrate", tmp_path / "in", *kbs, "-o", tmp_path / "out") == 0
+    assert (tmp_path / "out/a.csv.zst").read_bytes() == path.read_bytes()
+    assert "W482" in capsys.readouterr().err
 
 
 def test_merged_ids_are_counted(kbs, tmp_path, capsys):
