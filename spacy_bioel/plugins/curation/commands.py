@@ -338,8 +338,9 @@ def migrate_command(
             texts = list(files_in([links]))
             if links.is_dir():
                 texts = [path for path in texts if path.suffix not in _ARCHIVES]
-                own = {target.name}  # the output may be inside of the input
-                copytree(links, target, ignore=lambda _, __: own, dirs_exist_ok=True)
+                # The output may be inside of the input, and links may lead nowhere.
+                skip: Any = {"ignore": lambda *_: {target.name}, "ignore_dangling_symlinks": True}
+                copytree(links, target, dirs_exist_ok=True, **skip)
                 every = (links / p.relative_to(target) for p in target.rglob("*") if p.is_file())
                 copied.extend(sorted(set(every).difference(texts)))
             for path in texts:
