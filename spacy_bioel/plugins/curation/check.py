@@ -220,7 +220,8 @@ class Checker:
             meant = first.concepts_of_names(first.lookup_names([normalize_name(name)]))[1]
             reason = _why_missing(first, id) if is_complete else ""
             # If a concept with the name has another id, this one is wrong in any case.
-            is_other = bool(reason or bundled_name(first)) and len(meant) == 1
+            is_whole = bool(reason) and name in candidates[:1]  # not a part of a longer name
+            is_other = (is_whole or bool(bundled_name(first))) and len(meant) == 1
             if is_other or (is_complete and not reason):
                 verdict, reason = IdVerdict.UNKNOWN, ""
             else:
