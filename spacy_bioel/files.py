@@ -14,10 +14,12 @@ import socket
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from gzip import GzipFile
 from hashlib import blake2b, file_digest
+from io import TextIOWrapper
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 from uuid import uuid4
 
 from spacy_bioel.errors import BioelError, Errors
@@ -110,12 +112,12 @@ def replacing_file(out: Path, *, follow: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def replacing_text(out: Path, *, follow: bool = True) -> Iterator[TextIO]:
-    """Open a new text file that replaces `out` if the block succeeds (see `replacing_file`)."""
-    with (
-        replacing_file(out, follow=follow) as path,
-        path.open("w", encoding="utf8", newline="\n") as file,
-    ):
-        yield file
+    """Open a text file, compressed if its name ends in .gz, that replaces `out` on success."""
+    with replacing_file(out, follow=follow) as path, ExitStack() as stack:
+        raw: Any = stack.enter_context(path.open("wb"))
+        if out.suffix.lower() == ".gz":  # without a time, so that equal texts make equal files
+            raw = stack.enter_context(GzipFile("", "wb", fileobj=raw, mtime=0))
+        yield stack.enter_context(TextIOWrapper(raw, encoding="utf8", newline="\n"))
 
 
 def is_stream(out: Path) -> bool:

@@ -187,6 +187,9 @@ def _info_rows(about: dict[str, Any], *, kb: str) -> Iterator[tuple[str, str]]:
             shown = [f"{name or 'unnamed'} {n:,}" for name, n in value.items()]
             n = 12 if key == "types" else len(shown)
             yield key.replace("_", " "), ", ".join(_shorten_list(shown, n))
+        elif key == "selection":
+            shown = [f"--{option} {id}" for option, ids in value.items() for id in ids]
+            yield key, " ".join(shown) or "all concepts"
         elif key == "counts":
             yield from (
                 (MEANINGS_OF_COUNTS.get(name, name), f"{n:,}") for name, n in value.items() if n

@@ -197,9 +197,9 @@ def _term_concepts(fields: _Fields, namespace: str, prefix: str) -> Iterator[Con
     synonyms = [name for scope in _SYNONYM_SCOPES for name in sorted(fields.get(scope, ()))]
     names = unique_names([*fields.get("name", ()), *synonyms])
     if "true" in fields.get("is_obsolete", ()):
-        if replacements := ids("replaced_by"):
-            yield Concept(term_id, names, replaced_by=replacements[0])
-        else:
+        replacements = ids("replaced_by")  # a build leaves the choice among several to a person
+        yield from (Concept(term_id, names, replaced_by=other) for other in replacements)
+        if not replacements:
             yield Concept(term_id, names, consider=tuple(ids("consider")))
     elif any(fields.get("name", ())):
         yield Concept(

@@ -133,12 +133,15 @@ def merge_records(
     """
     drafts = base or Drafts()
     base_ids, base_retired = frozenset(drafts.current), dict(drafts.retired)
+    several: dict[str, set[str]] = defaultdict(set)  # replacements, of ids with more than one
     source_index = drafts.source_index(source)
     for number, record in enumerate(concepts, start=1):
         report.records = number
         check_ids(record, where=f"record {number}")
         if record.replaced_by:
-            drafts.retired.setdefault(record.id, record.replaced_by)
+            first = drafts.retired.setdefault(record.id, record.replaced_by)
+            if first != record.replaced_by:
+                several[record.id] |= {first, record.replaced_by}
             continue
         if record.consider is not None:
             drafts.withdrawn.setdefault(record.id, list(record.consider))
@@ -150,7 +153,15 @@ def merge_records(
     for id in drafts.current.keys() & drafts.retired.keys():
         del drafts.retired[id]
         report.retired_current += 1
-    drafts.retired = follow_chains(drafts.retired)
+    once = {id: other for id, other in drafts.retired.items() if id not in several}
+    ends = follow_chains(once)
+    for id in several.keys() & drafts.retired.keys():
+        others = sorted({ends.get(other, other) for other in several[id]})
+        if len(others) == 1:
+            once[id] = others[0]
+        else:  # a person has to choose
+            drafts.withdrawn[id] = others
+    drafts.retired = follow_chains(once)
     _inherit_types(drafts, base_ids, report)
     kept = {id: drafts.current[id] for id in sorted(drafts.current)}
     if types is not None:
@@ -312,7 +323,9 @@ def build_kb(
     check_replaceable(out)
     report = BuildReport()
     drafts = merge_records(concepts, types=types, report=report, source=source, branches=branches)
-    about = {"source": source, "release": release, "licence": licence}
+    kept = {**asdict(branches or Branches()), "types": sorted(types or ())}
+    origin = {"source": source, "release": release, "licence": licence}
+    about = origin | {"selection": {option: values for option, values in kept.items() if values}}
     try:
         with editing(out, to="build it", make=True) as transaction:
             check_replaceable(out)
@@ -331,7 +344,7 @@ def write_columns(
 
     drafts (Drafts): Concepts in the order of their ids; retired ids map to current ids.
     report (BuildReport): Updated with the counts and the fingerprint.
-    about (Mapping[str, str]): source, release and licence.
+    about (Mapping): source, release, licence and selection: ids and types by option of the build.
     RETURNS (list[memoryview]): Pieces of the file with these columns.
     RAISES BioelError: [B028] no concept has a name.
     """

@@ -248,7 +248,7 @@ def _replace_columns(
     transaction: Transaction, kb: KnowledgeBase, drafts: Drafts, report: BuildReport, **origin: str
 ) -> EditReport:
     """Replace the columns of `kb` by drafts, append to its origin, and return what changed."""
-    about = {}
+    about: dict[str, Any] = {"selection": kb.meta.get("selection", {})}
     for key in ("source", "release", "licence"):
         values = f"{kb.meta.get(key, '')}, {origin.get(key, '')}".split(", ")
         about[key] = ", ".join(dict.fromkeys(filter(None, values)))

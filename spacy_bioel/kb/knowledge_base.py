@@ -535,6 +535,22 @@ class KnowledgeBase:
         """Ids that were retired without a replacement, and the ids to consider instead."""
         return self.meta.get("withdrawn") or {}
 
+    @property
+    def selected(self) -> str:
+        """How the build chose among the concepts of its sources, in words; "" if it kept all."""
+        selection = self.meta.get("selection", {}).items()
+        options = " ".join(f"--{option} {','.join(values)}" for option, values in selection)
+        return f"it was built with {options}" if options else ""
+
+    def would_select(self, id: str, other: KnowledgeBase) -> bool:
+        """Return whether a concept of another release would have been kept by this build."""
+        if (row := other.find(id)) < 0:
+            return True
+        ids, kept = set(other.ids_of(sorted(other.lineage_of(row)))), self.meta.get("selection", {})
+        has = {"under": ids, "exclude": ids, "types": {*other.types_of(row)}}
+        chosen = {key: not has[key].isdisjoint(map(other.canonical, kept[key])) for key in kept}
+        return not chosen.pop("exclude", False) and all(chosen.values())
+
     def definition(self, concept: int) -> str:
         """Return the definition of a concept, "" if it has none."""
         return self.definitions[concept]

@@ -63,6 +63,16 @@ class _Vocabulary(NamedTuple):
     forms: frozenset[str]  # of ids, such as "HP:0000000"; "P:#" for numbers of any length
 
 
+def _why_missing(kb: KnowledgeBase, id: str) -> str:
+    """Return a reason why an id may exist that a knowledge base does not have; "" for none."""
+    if kb.selected:
+        return f"not in {kb.where}: {kb.selected}"
+    start, all_ids = id.rstrip("0123456789"), (kb.ids, kb.retired, sorted(kb.withdrawn))
+    later = (ids[at] for ids in all_ids if (at := bisect_left(ids, id)) < len(ids))
+    is_newer = not any(other.startswith(start) for other in later)
+    return f"not in {kb.where}: perhaps newer, as all numbers there are smaller" * is_newer
+
+
 def _form_of(id: str) -> str:
     return re.sub(r"\d", "0", re.sub(r"(?<!\d)(?:0|[1-9]\d{0,2})$", "#", id))
 
@@ -185,7 +195,7 @@ class Checker:
         names = [normalize_names(kb.names.take(kb.names_of(row))) for kb, row in own]
         own_names = dict.fromkeys(chain.from_iterable(names))
         name, likeness = _choose_name(candidates, has_name, own_names, kbs)
-        verdict, found, proposals = IdVerdict.OTHER, None, tuple[Meaning, ...]()
+        verdict, found, proposals, reason = IdVerdict.OTHER, None, tuple[Meaning, ...](), ""
         if own:
             kb, row = own[0]
             found = Meaning(kb.ids[row], kb.preferred_name(row), round(likeness, 4))
@@ -208,13 +218,19 @@ class Checker:
         else:
             first, is_complete = vocabularies[0].kb, vocabularies[0].is_complete
             meant = first.concepts_of_names(first.lookup_names([normalize_name(name)]))[1]
-            is_unknown = is_complete or (bool(bundled_name(first)) and len(meant) == 1)
-            verdict = IdVerdict.UNKNOWN if is_unknown else IdVerdict.NOT_CHECKED
+            reason = _why_missing(first, id) if is_complete else ""
+            # If a concept with the name has another id, this one is wrong in any case.
+            is_whole = bool(reason) and name in candidates[:1]  # not a part of a longer name
+            is_other = (is_whole or bool(bundled_name(first))) and len(meant) == 1
+            if is_other or (is_complete and not reason):
+                verdict, reason = IdVerdict.UNKNOWN, ""
+            else:
+                verdict = IdVerdict.NOT_CHECKED
         if name and not likeness and not proposals and verdict is not IdVerdict.NOT_CHECKED:
             proposals = _meanings_of(name, kbs, like=own)
             proposals = tuple(p for p in proposals if not (found and p.id == found.id))
         is_certain = bool(found) and verdict is IdVerdict.RETIRED and (likeness > _LOW or not name)
-        return CheckedId(pair, verdict, id, name, found, proposals, is_certain)
+        return CheckedId(pair, verdict, id, name, found, proposals, is_certain, reason)
 
     @cached_property
     def _xrefs(self) -> dict[tuple[str, str], _Own]:

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from functools import cache
 from itertools import chain, islice, tee
 from pathlib import Path
+from shutil import copytree
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
@@ -26,9 +27,11 @@ from spacy_bioel.text.normalize import escape_formula, table_line
 if TYPE_CHECKING:
     from spacy_bioel.kb.knowledge_base import KnowledgeBase
     from spacy_bioel.plugins.curation.pairs import Cell, CheckedId
+    from spacy_bioel.plugins.curation.releases import IdOutcome
 
 _MAX_IN_TABLE = 500
 _SUFFIXES = (".jsonl", ".csv", ".tsv", ".html")
+_ARCHIVES = (".zip", ".zst")  # which are read, but not written
 _NOT_TEXT = ("[B102]", "[B477]", "[B600]")  # an empty file, several files in one, or an image
 ReportOut = Annotated[
     list[Path] | None,
@@ -69,13 +72,14 @@ def check_ids_command(
         Path | None,
         Option(
             metavar="OUT",
-            help="Write a copy of the file in which retired ids are replaced, and show the changes "
-            "as a diff. An id without a clear replacement, or whose name does not fit it, stays.",
+            help="Write a copy of the file in which retired ids are replaced, in the address of a "
+            "link, too, and show the changes as a diff. An id without a clear replacement, or "
+            "whose name does not fit it, stays, and is counted.",
             callback=console.refuse_folder,
         ),
     ] = None,
     labels: Annotated[
-        bool, Option("--labels", help="With --fix, also replace synonyms by preferred names.")
+        bool, Option("--labels", help="With --fix, also write all names as the preferred ones.")
     ] = False,
 ) -> None:
     """Check that ids in files exist, and mean what the names next to them say.
@@ -105,17 +109,18 @@ def check_ids_command(
     against = kb or ["starter"]
     checker = Checker(against)
     counts: Counter[str] = Counter()
-    unchecked: Counter[str] = Counter()
+    unchecked: Counter[tuple[str, str]] = Counter()  # by prefix and reason
     corrections: list[tuple[Cell, str]] = []
     spelled: dict[str, str] = {}  # prefixes
     skipped: list[Path] = []
     without_ids: list[Path] = []
     without_names: list[Path] = []
-    n_left = n_failed = 0
+    left: Counter[str] = Counter()  # wrong ids that are not corrected
+    n_failed = 0
 
     def findings() -> Iterator[CheckedId]:
         """Yield the findings to list, and count all."""
-        nonlocal n_left, n_failed
+        nonlocal n_failed
         for path in paths:
             before = counts.copy()
             try:
@@ -129,10 +134,11 @@ def check_ids_command(
                     counts[finding.verdict.value] += 1
                     if finding.verdict.value == "not checked":
                         name = (split_id(finding.id) or ("",))[0]
-                        unchecked[spelled.setdefault(prefix_key(name), name)] += 1
+                        unchecked[spelled.setdefault(prefix_key(name), name), finding.reason] += 1
                     made = list(report.corrections_of(finding, labels=labels)) if fix else []
                     corrections.extend(made)
-                    n_left += finding.is_wrong and not (made and finding.is_certain)
+                    if finding.is_wrong and not (made and finding.is_certain):
+                        left[finding.verdict.value] += 1
                     is_doubtful = bool(finding.proposals) or finding.verdict.value == "close"
                     if all or finding.is_wrong or is_doubtful:
                         yield finding
@@ -158,23 +164,25 @@ def check_ids_command(
         style = sources.format_of_file(paths[0])
         with console.writing(fix) as file:
             console.show_line(f"--- {paths[0]}\n+++ {fix}")
-            for number, old, new in report.corrected_lines(paths[0], corrections, style):
+            for number, old, new, n in report.corrected_lines(paths[0], corrections, style):
                 file.write(new)
+                left.update({"written in another way": n} if n else {})
                 if old != new:
                     diff = f"@@ -{number} +{number} @@", f"-{old}", f"+{new}"
                     console.show_line("\n".join(line.rstrip("\r\n") for line in diff))
-    for name, n in unchecked.items():
-        console.show_note(CurationWarnings.W400.format(n=n, prefix=name))
-    if skipped:
-        console.show_note(CurationWarnings.W411.format(n=len(skipped), first=skipped[0]))
-    if without_ids:
-        console.show_note(CurationWarnings.W416.format(n=len(without_ids), first=without_ids[0]))
-    if without_names:
-        about = {"n": len(without_names), "first": without_names[0]}
-        console.show_note(CurationWarnings.W481.format(**about))
+    for (name, reason), n in unchecked.items():
+        note = CurationWarnings.W483 if reason else CurationWarnings.W400
+        console.show_note(note.format(n=n, prefix=name, reason=reason))
+    warnings = CurationWarnings.W411, CurationWarnings.W416, CurationWarnings.W481
+    for warning, listed in zip(warnings, (skipped, without_ids, without_names), strict=True):
+        if listed:
+            console.show_note(warning.format(n=len(listed), first=listed[0]))
     _show_counts(counts, "id")
-    if n_failed or n_left or without_names:
-        raise Exit(2 if n_failed else 1 if n_left else 3)
+    if fix and left:
+        kinds = ", ".join(f"{n:,} {kind}" for kind, n in left.items())
+        console.show_note(f"{left.total():,} not corrected: {kinds}.")
+    if n_failed or left or without_names:
+        raise Exit(2 if n_failed else 1 if left else 3)
 
 
 def _id_columns(text: str) -> dict[str, Column]:
@@ -185,9 +193,9 @@ def _id_columns(text: str) -> dict[str, Column]:
     return columns
 
 
-def _show_counts(counts: Counter[str], noun: str) -> None:
-    shown = ", ".join(f"{n:,} {kind}" for kind, n in counts.items())
-    console.show_note(f"{console.count_of(counts.total(), noun)}: {shown or 'none found'}.")
+def _show_counts(counts: Counter[str], noun: str, after: str = "") -> None:
+    shown = ", ".join(f"{n:,} {kind}" for kind, n in counts.items()) or "none found"
+    console.show_note(f"{console.count_of(counts.total(), noun)}: {shown}{after}.")
 
 
 def _write_report(
@@ -226,13 +234,13 @@ def _write_report(
                 file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row, _ in copy)
 
 
-OldKb = Annotated[str, Argument(metavar="OLD", help="Knowledge base of the old release.")]
-NewKb = Annotated[str, Argument(metavar="NEW", help="Knowledge base of the new release.")]
+OldKb = Annotated[str, Argument(metavar="OLD", help="Knowledge base that LINKS was made with.")]
+NewKb = Annotated[str, Argument(metavar="NEW", help="Knowledge base to update LINKS to.")]
 
 
 def diff_command(
-    old: OldKb,
-    new: NewKb,
+    old: Annotated[str, Argument(metavar="OLD", help="Knowledge base of the old release.")],
+    new: Annotated[str, Argument(metavar="NEW", help="Knowledge base of the new release.")],
     output: ReportOut = None,
     annotations: Annotated[
         list[Path] | None,
@@ -243,9 +251,10 @@ def diff_command(
     """Compare two releases of a knowledge base.
 
     The changes are: added; replaced, by a new id; merged, into a concept that existed; split, if
-    the names are now those of several concepts; consider, if a person has to choose; gone; renamed;
-    parents changed; name added or name gone, for a synonym; name moved, to another concept; name
-    ambiguous, since it has a second concept.
+    the names are now those of several concepts; consider, if a person has to choose; gone; meaning
+    changed, if another concept has taken the preferred name; renamed; parents changed; name added
+    or name gone, for a synonym; name moved, to another concept; name ambiguous, since it has a
+    second concept; and not in OLD or not in NEW, if that was built from other branches only.
 
     Example: `bioel kb diff kb/hp-2024 kb/hp-2026 -o changes.html`
     """
@@ -255,9 +264,10 @@ def diff_command(
     console.check_distinct([*(annotations or ())], output or ())
     before, after = open_kb_argument(old), open_kb_argument(new)
     lines = (migrated_lines(p, before, before, prefix=prefix) for p in files_in(annotations or ()))
-    moves = chain.from_iterable(moves for _, moves in chain.from_iterable(lines))
-    used = {id for move in moves for id in (move.id, *move.to)}
+    found = chain.from_iterable(outcomes for _, outcomes, _ in chain.from_iterable(lines))
+    used = {id for outcome in found for id in (outcome.id, *outcome.to)}
     counts: Counter[str] = Counter()
+    missing = {"not in OLD": before.selected, "not in NEW": after.selected}
 
     @cache
     def with_name(id: str) -> str:
@@ -267,7 +277,8 @@ def diff_command(
         for change in compare_releases(before, after):
             if annotations is None or change.id in used:
                 counts[change.kind] += 1
-                now = "\n".join(map(with_name, change.to)) or change.new_name
+                about = missing.get(change.kind) or change.new_name
+                now = "\n".join(map(with_name, change.to)) or about
                 yield change._asdict(), (change.kind, change.id, change.name, now)
 
     title, columns = f"Changes from {old} to {new}", ("change", "id", "name", "now")
@@ -297,8 +308,11 @@ def migrate_command(
     """Replace the ids of annotations that have a replacement in a new release.
 
     LINKS is a file or a folder, such as the output of `bioel link`. Only the ids of links change,
-    never a text. An id without a replacement, or with several to consider, stays as it is, and is
-    listed. So does an id that OLD does not have, which is only counted if its prefix is another.
+    never a text. If ids of a link are merged, the new id is written once. An id stays as it is, and
+    is listed, if it has no replacement or several, if its meaning changed, or if NEW was built from
+    other branches only. So does an id that OLD does not have, which is only counted if its prefix
+    is another. Files in a folder that are hidden or not text are copied. If the name of OUT ends in
+    .gz, it is compressed.
 
     Example: `bioel migrate links.jsonl kb/hp-2024 kb/hp-2026 -o links-2026.jsonl`
     """
@@ -307,33 +321,61 @@ def migrate_command(
     from spacy_bioel.plugins.curation.sources import files_in
 
     console.check_distinct([links], [out, rest])
+    if out.suffix in _ARCHIVES:
+        raise BioelError(Errors.B198.format(path=out, known=".gz, or the suffix of LINKS"))
     kbs = open_kb_argument(old), open_kb_argument(new)
     options: Any = {"columns": _id_columns(columns), "prefix": prefix}
     counts: Counter[str] = Counter()
     others: dict[str, None] = {}  # ids that OLD does not have
+    copied: list[Path] = []
+    n_repeated = 0
     unknown, hidden = ("in neither release", "not in OLD"), ("unchanged", "moved", "not in OLD")
 
-    def rows() -> Iterator[tuple[dict[str, object], tuple[str, ...]]]:
+    def outcomes() -> Iterator[IdOutcome]:
+        """Write all files, and yield the ids in them."""
+        nonlocal n_repeated
         with new_folder(out) if links.is_dir() else nullcontext(out) as target:
-            for path in files_in([links]):
+            texts = list(files_in([links]))
+            if links.is_dir():
+                texts = [path for path in texts if path.suffix not in _ARCHIVES]
+                # The output may be inside of the input, and links may lead nowhere.
+                skip: Any = {"ignore": lambda *_: {target.name}, "ignore_dangling_symlinks": True}
+                copytree(links, target, dirs_exist_ok=True, **skip)
+                every = (links / p.relative_to(target) for p in target.rglob("*") if p.is_file())
+                copied.extend(sorted(set(every).difference(texts)))
+            for path in texts:
                 # BRAT has an empty file for a text without mentions.
                 is_empty = path.exists() and not path.stat().st_size
-                with console.writing(target / path.relative_to(links)) as file:
-                    for line, moves in () if is_empty else migrated_lines(path, *kbs, **options):
-                        file.write(line)
-                        for move in moves:
-                            status, id, name, to, place = move
-                            counts[status] += 1
-                            others.update({id: None} if status in unknown else {})
-                            if all and status != "unchanged" or status not in hidden:
-                                cells = status, id, name, "\n".join(to), str(place)
-                                yield move._asdict() | {"place": str(place)}, cells
+                lines = () if is_empty else migrated_lines(path, *kbs, **options)
+                try:
+                    with console.writing(target / path.relative_to(links)) as file:
+                        for line, found, n in lines:
+                            file.write(line)
+                            n_repeated += n
+                            yield from found
+                except BioelError as error:
+                    if path == links or not str(error).startswith(_NOT_TEXT):
+                        raise
+                    copied.append(path)
+
+    def rows() -> Iterator[tuple[dict[str, object], tuple[str, ...]]]:
+        for outcome in outcomes():
+            status, id, name, ids, place = outcome
+            counts[status] += 1
+            others.update({id: None} if status in unknown else {})
+            if all and status != "unchanged" or status not in hidden:
+                now = "\n".join(ids) or (kbs[1].selected if status == "not in NEW" else "")
+                yield outcome._asdict() | {"place": str(place)}, (status, id, name, now, str(place))
 
     columns_of_rest = ("status", "id", "name", "now", "place")
     _write_report([rest] if rest else (), "Migrated ids", kbs, columns_of_rest, rows(), counts)
-    _show_counts(counts, "id")
+    merged = f", as {n_repeated:,} became the same as another of a link" if n_repeated else ""
+    _show_counts(counts, "id", f"; {counts.total() - n_repeated:,} written{merged}")
+    if copied:
+        console.show_note(CurationWarnings.W482.format(n=len(copied), first=copied[0]))
     if others or not counts:
-        about = {"links": links, "old": kbs[0].where, "first": ", ".join(islice(others, 3))}
+        branches = f"{old} ({kbs[0].selected})" if kbs[0].selected else old
+        about = {"links": links, "old": branches, "first": ", ".join(islice(others, 3))}
         n = sum(counts[status] for status in unknown)
         console.show_note(CurationWarnings.W410.format(n=n, known=counts.total() - n, **about))
 
@@ -348,7 +390,8 @@ def relink_command(
 ) -> None:
     """Update links to a new release by linking only the texts that it can change.
 
-    The result is that of `bioel link NEW TEXTS`. New texts are linked, too.
+    OLD is the knowledge base with which LINKS was made, and NEW that to which to update. The result
+    is that of `bioel link NEW TEXTS`. New texts are linked, too.
 
     Example: `bioel relink links.jsonl notes.txt kb/hp-2024 kb/hp-2026 -o links-2026.jsonl`
     """
@@ -366,8 +409,9 @@ def relink_command(
         for row, is_new in relinked(earlier, documents, *pipelines, where=str(links)):
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
             counts.update(all=1, linked=is_new, failed=row["error"] is not None)
-    linked = f"{counts['linked']:,} of {console.count_of(counts['all'], 'document')}"
-    console.show_note(f"{linked} linked again, {counts['failed']:,} failed.")
+    linked = f"{counts['linked']:,} of {console.count_of(counts['all'], 'document')} linked again"
+    links_of = f"with NEW ({new}), the others have their links of OLD ({old})"
+    console.show_note(f"{linked} {links_of}; {counts['failed']:,} failed.")
     if counts["failed"]:
         raise Exit(1)
 

@@ -11,8 +11,8 @@ class CurationErrors(Errors):
     B604 = "--fix cannot correct {found} in {out}. Expected one file of text, Markdown, CSV, TSV, JSON, YAML or OBO, not compressed: correct other files one by one, and workbooks by hand."
     B605 = "{path}, line {line}: this is not a baseline. Expected JSON lines with an id, a name and a verdict, as written by `bioel check FILES -o baseline.jsonl`: write one, or correct --baseline."
     B609 = "{kb} has no cross-reference to {name}; it has some to {known}. Correct --as, or add mappings: bioel kb add KB --sssom FILE"
-    B635 = "{path} has links to {id}, which {old} does not have. Expected links made by: bioel link {old} TEXTS"
-    B636 = "{path} cannot be updated (found: {found}). Expected two knowledge bases, and links that `bioel link KB TEXTS` made without --preset, --context and --xrefs. Link the texts again: bioel link NEW TEXTS"
+    B635 = "{path} has links to {id}, which OLD ({old}) does not have{hint}. OLD is the knowledge base with which the links were made (bioel link OLD TEXTS), NEW that to which to update: bioel relink LINKS TEXTS OLD NEW"
+    B636 = "{path} cannot be updated (found: {found}). Expected two knowledge bases, OLD and NEW, and links that `bioel link OLD TEXTS` made without --preset, --context and --xrefs. Link the texts again: bioel link NEW TEXTS"
 
 
 class CurationWarnings(Warnings):
@@ -24,3 +24,5 @@ class CurationWarnings(Warnings):
     W414 = "Cross-references left out, because they or the ids of their concepts do not have the form PREFIX:ID: {n:,} ({first})."
     W416 = "Tables and JSON or YAML files in which no ids were found: {n:,} ({first}). For a table with codes, name their column and prefix: --columns id=Code,name=Finding --prefix SNOMED. In JSON and YAML, ids need their prefix, or a key such as hpo_id."
     W481 = "In {n:,} files, such as {first}, no id has a name next to it, so that the ids were looked up, but not compared. If there are names, say where: --columns id=...,name=..."
+    W483 = "Ids with the prefix {prefix} that were not checked: {n:,}. They are {reason}."
+    W482 = "Files that were copied as they are, because they are hidden, not text, archives, or behind a link to a folder: {n:,} ({first}). If one has ids to replace, migrate it by itself."

@@ -88,6 +88,7 @@ class CheckedId:
     proposals (tuple[Meaning, ...]): Concepts that the name may refer to, best first; for an id that
         was retired without a replacement, the concepts to consider.
     is_certain (bool): Whether the id can be replaced by that of `found` without asking a person.
+    reason (str): Why an id was not checked that the knowledge base with its prefix does not have.
     """
 
     pair: Pair
@@ -97,6 +98,7 @@ class CheckedId:
     found: Meaning | None = None
     proposals: tuple[Meaning, ...] = ()
     is_certain: bool = False
+    reason: str = ""
 
     @property
     def is_wrong(self) -> bool:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping
-from functools import lru_cache, partial
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from spacy_bioel.io import table
 from spacy_bioel.io.open import Place, curie
-from spacy_bioel.io.table import Column, column_indices, header_of, separator_of, split_rows
 from spacy_bioel.kb.build import Draft
 from spacy_bioel.kb.edit import drafts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -20,7 +22,7 @@ from spacy_bioel.plugins.curation.tables import name_columns, row_cells
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 
 # Where each format has the ids of links: a string in JSON, and for the other formats a row of
-# PubTator, a reference of BRAT or an infon of BioC. Tables have columns of ids.
+# PubTator, a reference or note of BRAT, or an infon of BioC. Tables have columns of ids.
 _ID_FIELDS = {
     "json": re.compile(
         r'"text"\s*+:\s*+"(?:[^"\\]|\\.)*+"|"([^"\\\s]++)"|"(?:[^"\\]|\\.)*+"'
@@ -29,17 +31,23 @@ _ID_FIELDS = {
     "text": re.compile(
         r"^[^\t|]+\t\d+\t\d+\t[^\t]*\t[^\t]*\t(\S+)|^[^\t|]+\t[A-Za-z_]+\t(\S+)\t(\S+)\s*$"
         r"|^N\d+\tReference \S+ (\S+)|<infon[^<>]*+>([^<]++)</infon>"
+        r"|^#\d+\t\S+ \S+\t(\S+(?=\s*$)|[A-Za-z][\w-]*:\w+)"
     ),
 }
-_ID = re.compile(r"[^|;,+\s]+")
-_LIKE_ID = re.compile(r"C\d{7}|[A-Za-z][\w.-]*:[A-Za-z_]{0,11}\d[\w.-]*")
+_BRAT_REFERENCE = re.compile(r"N\d+\tReference (\S+) ")
+# Lists of which each item is an id or, if they are candidates, has one.
+_JSON_LIST = re.compile(r'(?:"candidates"\s*:\s*\[|:\s*\[(?=\s*"))\s*')
+_JSON_COMMA = re.compile(r"\s*,\s*")
+_ID = re.compile(r"([|;,+\s]*)([^|;,+\s]+)")
+_LOOKS_LIKE_ID = re.compile(r"C\d{7}|[A-Za-z][\w.-]*:[A-Za-z_]{0,11}\d[\w.-]*")
 
 
 class Change(NamedTuple):
     """A difference between two releases.
 
-    kind (str): "added", "replaced", "merged", "split", "consider", "gone", "renamed", "parents
-        changed", "name added", "name gone", "name moved" or "name ambiguous".
+    kind (str): "added", "not in OLD", "replaced", "merged", "split", "consider", "gone", "not in
+        NEW", "meaning changed", "renamed", "parents changed", "name added", "name gone", "name
+        moved" or "name ambiguous".
     name (str): The name that changed, else the preferred name.
     to (tuple[str, ...]): Ids in the new release: replacements, concepts to consider, parents, or
         those with the name.
@@ -60,31 +68,35 @@ def compare_releases(old: KnowledgeBase, new: KnowledgeBase) -> Iterator[Change]
     before, after = drafts_of(old).current, drafts_of(new)
     old_owners, owners = _owners_of_names(before), _owners_of_names(after.current)
     current = {id: id if id in after.current else after.retired.get(id, "") for id in before}
+    changed_meanings = set()  # ids with their old preferred names
     for id, draft in before.items():
         name, now = draft.names[0], after.current.get(current[id])
         if now is None:
-            to = what_became(id, new)[1]
+            status, to = id_outcome(id, old, new)
             heirs = {heir for name in normalize_names(draft.names) for heir in owners.get(name, ())}
-            if len(heirs) > 1:
+            if len(heirs) > 1 and status != "not in NEW":
                 yield Change("split", id, name, tuple(sorted(heirs)))
             else:
-                yield Change("consider" if to else "gone", id, name, to)
+                yield Change("consider" if to else status, id, name, to)
         elif current[id] != id:
             kind = "merged" if current[id] in before else "replaced"
             yield Change(kind, id, name, (current[id],), now.names[0])
         else:
-            if normalize_name(name) != normalize_name(now.names[0]):
-                yield Change("renamed", id, name, (), now.names[0])
+            if (key := normalize_name(name)) != normalize_name(now.names[0]):
+                to = _with_old_meaning(id, old, new)
+                changed_meanings |= {(id, key)} if to else set()
+                yield Change("meaning changed" if to else "renamed", id, name, to, now.names[0])
             if {current.get(parent) or parent for parent in draft.parents} != set(now.parents):
                 yield Change("parents changed", id, name, now.parents)
     for id, draft in after.current.items():
         if id not in before:
-            yield Change("added", id, draft.names[0])
+            kind = "added" if old.would_select(id, new) else "not in OLD"
+            yield Change(kind, id, draft.names[0])
     for name, ids in old_owners.items():
         found = tuple(owners.get(name, ()))
         has_others = not {current[id] or id for id in ids}.issuperset(found)
         for id in ids:
-            if has_others:
+            if has_others and (id, name) not in changed_meanings:
                 is_kept = (current[id] or id) in found
                 yield Change("name ambiguous" if is_kept else "name moved", id, name, found)
             elif id == current[id] not in found and normalize_name(before[id].names[0]) != name:
@@ -104,19 +116,43 @@ def _owners_of_names(drafts: Mapping[str, Draft]) -> dict[str, list[str]]:
     return {name: list(ids) for name, ids in owners.items() if name}
 
 
-def what_became(id: str, new: KnowledgeBase) -> tuple[str, tuple[str, ...]]:
-    """Return what became of an id in a release, and the ids for it."""
-    if (row := new.find(id)) >= 0:
-        return ("unchanged" if new.ids[row] == id else "moved"), (new.ids[row],)
+@lru_cache(maxsize=1 << 16)
+def id_outcome(id: str, old: KnowledgeBase, new: KnowledgeBase) -> tuple[str, tuple[str, ...]]:
+    """Return what became of an id, a status of `IdOutcome`, and its ids in the new release."""
+    if (row := new.find(id)) >= 0 and new.ids[row] != id:
+        return "moved", (new.ids[row],)
+    if row >= 0:
+        others = _with_old_meaning(id, old, new)
+        return ("needs a person", others) if others else ("unchanged", (id,))
     others = tuple(other for other in new.withdrawn.get(id, ()) if other in new)
-    return ("needs a person" if others else "gone"), others
+    if others or id in new.withdrawn or new.would_select(id, old):
+        return ("needs a person" if others else "gone"), others
+    return "not in NEW", ()
 
 
-class MovedId(NamedTuple):
+def _with_old_meaning(id: str, old: KnowledgeBase, new: KnowledgeBase) -> tuple[str, ...]:
+    """Return the other concepts that took the preferred name of an id, which now means another.
+
+    A synonym that other concepts have, too, does not change the meaning.
+    """
+    row, name = new.find(id), normalize_name(old.preferred_name(old.find(id)))
+    if name == normalize_name(new.preferred_name(row)):
+        return ()
+    (_, had, _), (_, have, is_preferred) = (
+        kb.concepts_of_names(kb.lookup_names([name])) for kb in (old, new)
+    )
+    known = {row, *(new.find(other) for other in old.ids_of(had))}
+    is_lost = row not in have
+    taken = zip(have.tolist(), is_preferred.tolist(), strict=True)
+    return tuple(new.ids[r] for r, first in taken if r not in known and (first or is_lost))
+
+
+class IdOutcome(NamedTuple):
     """An id of an annotation, in the old release and in the new one.
 
-    status (str): "unchanged", "moved", "needs a person", "gone", or for ids that the old release
-        does not have "in neither release", with one of its prefixes, or "not in OLD".
+    status (str): "unchanged", "moved", "needs a person", "gone", "not in NEW" if NEW has only other
+        branches, or for ids that the old release does not have "in neither release", with one of
+        its prefixes, or "not in OLD".
     name (str): Preferred name in the old release.
     """
 
@@ -133,35 +169,39 @@ def _prefixes_in(kb: KnowledgeBase) -> set[str]:
 
 
 def _id_fields(
-    path: Path, chosen: Mapping[str, Column]
+    path: Path, chosen: Mapping[str, table.Column]
 ) -> Iterator[tuple[Place, str, list[tuple[int, int]]]]:
-    """Yield each line or row of a file, and the spans that may be ids of links."""
+    """Yield each line or row of a file, or all of JSON, and the spans that may be ids of links."""
     format = format_of_file(path)
     if format not in ("csv", "tsv"):
-        fields = _ID_FIELDS.get(format, _ID_FIELDS["text"])
-        for place, line in file_lines(path):
+        lines, fields = file_lines(path), _ID_FIELDS.get(format, _ID_FIELDS["text"])
+        if table.table_suffix(path) == ".json":  # lists may have several lines
+            lines = iter([(Place(path, 1), "".join(line for _, line in lines))])
+        for place, line in lines:
             yield place, line, [span for match in fields.finditer(line) for span in match.regs[1:]]
         return
     read: list[str] = []  # blank lines, too
 
-    def watched() -> Iterator[tuple[Place, str]]:
+    def recorded_lines() -> Iterator[tuple[Place, str]]:
         for place, line in file_lines(path):
             read.append(line)
             yield place, line
 
     columns: Container[int] | None = None  # of ids; empty: any may have ids
-    for place, row, record in split_rows(watched(), separator_of(path), quoted=format == "csv"):
+    rows = table.split_rows(recorded_lines(), table.separator_of(path), quoted=format == "csv")
+    for place, row, record in rows:
         if columns is None and not row[0].startswith("#"):
-            header = header_of(row)
+            header = table.header_of(row)
             columns = name_columns(tuple(header))
             if chosen:
-                columns = column_indices(path, chosen, header)["id"]
+                columns = table.column_indices(path, chosen, header)["id"]
         text = "".join(read)
         start = text.rindex(record)
         read.clear()
         cells = enumerate(row_cells(place, row, record))
-        ats = [(start + c.at, len(c.text)) for i, c in cells if not columns or i in columns]
-        yield place, text, [(at, at + length) for at, length in ats]
+        spans = [(start + c.at, len(c.text)) for i, c in cells if not columns or i in columns]
+        first = place._replace(line=place.line - text.count("\n", 0, start))
+        yield first, text, [(at, at + length) for at, length in spans]
     yield Place(path), "".join(read), []
 
 
@@ -170,38 +210,79 @@ def migrated_lines(
     old: KnowledgeBase,
     new: KnowledgeBase,
     *,
-    columns: Mapping[str, Column] = MappingProxyType({}),
+    columns: Mapping[str, table.Column] = MappingProxyType({}),
     prefix: str = "",
-) -> Iterator[tuple[str, list[MovedId]]]:
+) -> Iterator[tuple[str, list[IdOutcome], int]]:
     """Yield each line of annotations, with the ids in it; those that moved are replaced.
 
-    All other ids stay as they are; so does everything else.
+    Everything else stays as it is. If ids of a link become the same id, it is written once; the
+    number yielded is that of the ids left out.
 
     columns (Mapping): Column of "id" in a table; empty: by header.
     RAISES BioelError: [B128] if a column is missing, [B262] if there is no column of a number.
     """
-    moves: list[MovedId] = []
+    outcomes: list[IdOutcome] = []
+    moved: set[str] = set()  # ids in the new release, on this line
+    of_mentions: dict[str, dict[str, bool]] = defaultdict(dict)  # in BRAT: ids, and whether moved
 
-    def change(place: Place, match: re.Match[str]) -> str:
-        id = curie(match[0], prefix)
+    def new_id(raw: str, place: Place) -> tuple[str, bool]:
+        id = curie(raw, prefix)
         if (row := old.find(id)) < 0:
-            is_own, has_prefix = id.partition(":")[0] in _prefixes_in(old), ":" in match[0]
-            shown = match[0] if has_prefix else id
-            if _LIKE_ID.fullmatch(shown) or (is_own and has_prefix):
+            is_own, has_prefix = id.partition(":")[0] in _prefixes_in(old), ":" in raw
+            shown = raw if has_prefix else id
+            if _LOOKS_LIKE_ID.fullmatch(shown) or (is_own and has_prefix):
                 status = "in neither release" if is_own and id not in new else "not in OLD"
-                moves.append(MovedId(status, shown, "", (id,) * (id in new), place))
-            return match[0]
-        status, to = what_became(id, new)
-        if status == "gone" and (known := what_became(old.ids[row], new))[1]:
+                outcomes.append(IdOutcome(status, shown, "", (id,) * (id in new), place))
+            return raw, False
+        status, to = id_outcome(id, old, new)
+        if status == "gone" and (known := id_outcome(old.ids[row], old, new))[1]:
             status, to = ("moved" if known[0] == "unchanged" else known[0]), known[1]
-        moves.append(MovedId(status, id, old.preferred_name(row), to, place))
-        return to[0].removeprefix(id.removesuffix(match[0])) if status == "moved" else match[0]
+        outcomes.append(IdOutcome(status, id, old.preferred_name(row), to, place))
+        if status != "moved":
+            return raw, False
+        moved.add(to[0].removeprefix(id.removesuffix(raw)))
+        return to[0].removeprefix(id.removesuffix(raw)), True
 
-    for place, line, fields in _id_fields(path, columns):
-        pieces, done = [], 0
-        for start, end in fields:
-            if start >= 0 and " " not in line[start:end].strip():
-                pieces += [line[done:start], _ID.sub(partial(change, place), line[start:end])]
-                done = end
-        yield "".join([*pieces, line[done:]]), moves[:]
-        moves.clear()
+    for place, line, spans in _id_fields(path, columns):
+        pieces, done, n_repeated = list[str](), 0, 0
+        reference = _BRAT_REFERENCE.match(line)
+        for start, end in spans:
+            if start < 0 or " " in line[start:end].strip():
+                continue
+            place = place._replace(line=place.line + line.count("\n", done, start))
+            pieces.append(line[done:start])
+            done, seen = start, of_mentions[reference[1]] if reference else {}
+            for match in _ID.finditer(line, start, end):
+                (between, raw), done = match.groups(), match.end()
+                id, is_moved = new_id(raw, place)
+                if id in seen and (is_moved or seen[id]):
+                    n_repeated += 1
+                else:
+                    pieces.append(between + id)
+                    seen[id] = is_moved
+        changed = "".join([*pieces, line[done:]])
+        if format_of_file(path) == "json" and moved:
+            changed, n_in_lists = _without_repeats(changed, moved)
+            n_repeated += n_in_lists
+        yield "" if reference and n_repeated else changed, outcomes[:], n_repeated
+        outcomes.clear()
+        moved.clear()
+
+
+def _without_repeats(text: str, moved: Container[str]) -> tuple[str, int]:
+    """Leave out ids, and candidates with an id, that lists in JSON have before, and count them."""
+    n_left_out, decode = 0, json.JSONDecoder().raw_decode
+    for match in reversed(list(_JSON_LIST.finditer(text))):  # lists inside others come first
+        seen, before, comma = set(), match.end(), re.match("", text)
+        start = before
+        with suppress(ValueError, TypeError):  # not a list of ids
+            while comma:
+                item, end = decode(text, start)
+                id = item.get("id") if isinstance(item, dict) else item
+                if id in seen and id in moved:
+                    n_left_out += 1
+                    text, end = text[:before] + text[end:], before
+                seen.add(id)
+                if comma := _JSON_COMMA.match(text, end):
+                    before, start = end, comma.end()
+    return text, n_left_out

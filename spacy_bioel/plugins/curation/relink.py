@@ -55,10 +55,13 @@ def relinked(
     where (str): File of the earlier links, for error messages.
     RAISES BioelError: [B635] for links to unknown ids, [B636] if the dictionary did not make them.
     """
-    linkers = list(filter(None, map(find_linker, (old, new))))
-    if [linker.cfg["mentions"] for linker in linkers] != [BY_DICTIONARY] * 2:
-        raise BioelError(CurationErrors.B636.format(path=where, found="a pipeline"))
-    before, after = (linker.generator for linker in linkers)
+    generators = []
+    for side, pipeline in (("OLD", old), ("NEW", new)):
+        linker = find_linker(pipeline)
+        if linker is None or linker.cfg["mentions"] != BY_DICTIONARY:
+            raise BioelError(CurationErrors.B636.format(path=where, found=f"{side} is a pipeline"))
+        generators.append(linker.generator)
+    before, after = generators
     can_change, label_of = text_filter(before, after), {before.kb.title: after.kb.title}
     records, kept = iter(earlier), deque[JsonRow | None]()
 
@@ -69,7 +72,7 @@ def relinked(
             if text is not None and record[1:2] == (id,):
                 earlier_text, _, links, error = record
                 record = next(records, ())
-                _check_links(links, before.kb, where)
+                _check_links(links, before.kb, after.kb, where)
                 if earlier_text == text and not error and not can_change(text, links):
                     for link in links:  # without types, the label is the name of the folder
                         link["label"] = label_of.get(link["label"], link["label"])
@@ -85,8 +88,8 @@ def relinked(
     yield from ((row, False) for row in kept if row)
 
 
-def _check_links(links: Any, kb: KnowledgeBase, where: str) -> None:
-    """Check that links were made with a knowledge base alone, and are written as by default."""
+def _check_links(links: Any, old: KnowledgeBase, new: KnowledgeBase, where: str) -> None:
+    """Check that links were made with the old release alone, and are written as by default."""
     others, ids = set[str](), list[str]()
     try:
         for link in links:
@@ -98,8 +101,10 @@ def _check_links(links: Any, kb: KnowledgeBase, where: str) -> None:
         others = {"no links"}
     if others:
         raise BioelError(CurationErrors.B636.format(path=where, found=", ".join(sorted(others))))
-    for i in np.flatnonzero(kb.find_all(ids) < 0)[:1].tolist():
-        raise BioelError(CurationErrors.B635.format(path=where, id=ids[i], old=kb.where))
+    for i in np.flatnonzero(old.find_all(ids) < 0)[:1].tolist():
+        hint = ", but NEW has it: perhaps they are swapped" if ids[i] in new else ""
+        about = {"path": where, "id": ids[i], "old": old.where, "hint": hint}
+        raise BioelError(CurationErrors.B635.format(**about))
 
 
 def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[str, _Links], bool]:
@@ -115,7 +120,11 @@ def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[s
     marks: dict[str, set[str]] = defaultdict(set)  # by stem: substitutes that match now, or no more
     rescored: set[str] = set()  # stems with substitutes that match a little better or less now
     likely = PROBABILITIES[:, None] * TYPO_FACTOR ** np.arange(3)
-    shares = [_shares_of_substitutes(side) for side in sides]
+    tables = [side.dictionary.bags_of_words.substitutes for side in sides]
+    shares = [  # of pairs of a word in a text, by its key, and a word in a name
+        dict(zip(zip(t.word.tolist(), t.replacement, strict=True), t.share.tolist(), strict=True))
+        for t in tables
+    ]
     for key, word in shares[0].keys() | shares[1].keys():
         share = np.array([of_side.get((key, word), 0.0) for of_side in shares])[:, None, None]
         by = stem_of(word)
@@ -191,13 +200,6 @@ def _described_names(side: CandidateGenerator) -> dict[str, object]:
         names[i]: (added, owners[a:b], xrefs[a:b] if b - a > 1 else None, names[before])
         for i, (added, (a, b), before) in enumerate(rows)
     }
-
-
-def _shares_of_substitutes(side: CandidateGenerator) -> dict[tuple[int, str], float]:
-    """Return the share of each pair of a word in a text, by its key, and a word in a name."""
-    table = side.dictionary.bags_of_words.substitutes
-    pairs = zip(table.word.tolist(), table.replacement, strict=True)
-    return dict(zip(pairs, table.share.tolist(), strict=True))
 
 
 @lru_cache(maxsize=1 << 17)

@@ -38,17 +38,19 @@ def finding_record(finding: CheckedId) -> dict[str, Any]:
         "found": found and {"id": found.id, "name": found.name},
         "proposals": [meaning._asdict() for meaning in finding.proposals],
         "certain": finding.is_certain,
+        "reason": finding.reason or None,
     }
 
 
 def finding_cells(finding: CheckedId) -> tuple[str, ...]:
     """Return a finding as the cells of a table, in the order of `FINDING_COLUMNS`."""
     found, verdict = finding.found, finding.verdict.value
-    concept = f"{found.id} {found.name}" if found else ""
+    concept = f"{found.id} {found.name}" if found else finding.reason
     if finding.verdict is IdVerdict.CLOSE and found:
         verdict += f" {found.score:.2f}"
     elif finding.verdict is IdVerdict.RETIRED:
-        concept = f"replaced by {concept}" if found else "no replacement: ask a person"
+        several = "several replacements" if len(finding.proposals) > 1 else "no replacement"
+        concept = f"replaced by {concept}" if found else f"{several}: ask a person"
     proposals = "\n".join(
         f"{p.id} {p.name}" + f" (score {p.score:.2f})" * bool(p.score) for p in finding.proposals
     )
@@ -71,16 +73,18 @@ def corrections_of(finding: CheckedId, *, labels: bool) -> Iterator[tuple[Cell, 
     id, found = finding.pair.id, finding.found
     if found is None:
         return
-    if finding.is_certain and id.at >= 0:
-        old, new = split_id(id.text), split_id(found.id)
-        if old and new and prefix_key(old[0]) == prefix_key(new[0]):
-            yield id, id.text.removesuffix(old[1]) + new[1]
-        elif "/" not in id.text:  # not an address
-            yield id, found.id
-    is_synonym = finding.is_certain and found.score == 1 or finding.verdict is IdVerdict.SYNONYM
-    if labels and is_synonym and not re.search(r"[|\n]", found.name):
-        names = (name for name in finding.pair.names if name.text == finding.name and name.at >= 0)
-        yield from ((name, found.name) for name in islice(names, 1))
+    if finding.is_certain:
+        old, new = (split_id(text) or ("", "") for text in (id.text, found.id))
+        is_other = not new[0] or prefix_key(old[0]) != prefix_key(new[0])
+        if id.at < 0 or (is_other and "/" in id.text):  # an address of another vocabulary
+            return
+        yield id, found.id if is_other else id.text.removesuffix(old[1]) + new[1]
+    # A name that another concept prefers stays.
+    is_own = finding.verdict in (IdVerdict.AGREES, IdVerdict.SYNONYM) and not finding.proposals
+    is_label = is_own or (finding.is_certain and found.score == 1)
+    if labels and is_label and not re.search(r"[|\n]", found.name):
+        names = (name for name in finding.pair.names if name.text == finding.name)
+        yield from ((name, found.name) for name in islice(names, 1) if name.text != found.name)
 
 
 def _escaped(new: str, style: str, before: str, old: str) -> str:
@@ -100,20 +104,27 @@ def _escaped(new: str, style: str, before: str, old: str) -> str:
 
 def corrected_lines(
     path: Path, corrections: Iterable[tuple[Cell, str]], style: str
-) -> Iterator[tuple[int, str, str]]:
-    """Yield each line of a file of this format: its number, as it is, and as corrected."""
+) -> Iterator[tuple[int, str, str, int]]:
+    """Yield each line of a file of this format: its number, as it is, as corrected, and the number
+    of corrections that were not made, because the line has escapes or such.
+    """
     at_line: dict[int, set[tuple[int, str, str]]] = defaultdict(set)
     for cell, changed in corrections:
         at_line[cell.place.line].add((cell.at, cell.text, changed))
     with path.open("rb") as file:
         if file.read(len(BOM_UTF8)) == BOM_UTF8:
-            yield 0, "\ufeff", "\ufeff"
+            yield 0, "\ufeff", "\ufeff", 0
     for place, line in numbered_lines(path, ends=True):
-        new = line
+        new, n_missed = line, 0
         for at, old, changed in sorted(at_line.pop(place.line, ()), reverse=True):
             if at >= len(line):  # in a row of a table with several lines
                 at_line[place.line + 1].add((at - len(line), old, changed))
-            elif line.startswith(old, at):
-                before = line[:at].rstrip(" ")[-1:]
-                new = new[:at] + _escaped(changed, style, before, old) + new[at + len(old) :]
-        yield place.line, line, new
+            elif at >= 0 and line.startswith(old, at):
+                before, after = line[:at].rstrip(" ")[-1:], new[at + len(old) :]
+                if (was := split_id(old)) and (now := split_id(changed)):  # the text of a link?
+                    address = rf"\A(\]\([^()\s]*?){re.escape(was[1])}(?!\w)"
+                    after = re.sub(address, rf"\g<1>{now[1]}", after)
+                new = new[:at] + _escaped(changed, style, before, old) + after
+            else:
+                n_missed += 1
+        yield place.line, line, new, n_missed

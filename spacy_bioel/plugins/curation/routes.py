@@ -43,6 +43,7 @@ class CheckedIdOut(BaseModel):
     score: float | None = Field(description="Similarity of the name to a name of the concept")
     found: MeaningOut | None = Field(description="The concept with this id, or its replacement")
     proposals: list[MeaningOut] = Field(description="Concepts that the name may mean, best first")
+    reason: str | None = Field(description="Why the id is not checked, if a vocabulary lacks it")
     certain: bool = Field(description="Whether the id can be replaced by that of `found`")
 
 
@@ -76,7 +77,7 @@ def check_for_agent(
     checked = _checker_of(kb).check_text(text)
     shown = [c for c in checked if c.is_wrong or c.verdict is IdVerdict.NOT_CHECKED]
     records = map(finding_record, shown[:_MAX_FINDINGS])
-    keys = ("line", "name", "id", "verdict", "found", "proposals")
+    keys = ("line", "name", "id", "verdict", "found", "proposals", "reason")
     findings = [{key: record[key] for key in keys} for record in records]
     return {"findings": findings, "checked": len(checked)}
 

@@ -4,7 +4,7 @@ import pytest
 
 import spacy_bioel
 from spacy_bioel.io.ontology import read_obo
-from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.build import Branches, build_kb
 from spacy_bioel.kb.edit import add_concepts, compact_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.plugins.curation.check import Checker
@@ -217,9 +217,10 @@ def test_the_form_of_ids(tmp_path):
         build_kb([Concept(f"{start}{i}", (f"name {i}",)) for i in ids], folder)
         checker = Checker([folder])
         verdicts = [only(checker, start + end).verdict.value for end in ("900", "900000", "B12")]
-        kind = "malformed" if start == "R:" else "unknown id"
-        assert verdicts == [kind, "unknown id", "malformed"]
+        newer = "malformed" if start == "R:" else "not checked"
+        assert verdicts == [newer, "not checked", "malformed"]
         assert only(checker, f"{start}{ids[0]}").verdict is IdVerdict.EXISTS
+        kind = "malformed" if start == "R:" else "unknown id"
         assert only(checker, f"{start}0012").verdict.value == kind
 
 
@@ -233,7 +234,7 @@ def test_a_cross_reference_in_a_knowledge_base_with_some_ids_of_that_vocabulary(
     assert (finding.verdict, finding.found.id) == (IdVerdict.OTHER, "X:3")
     assert only(checker, "Gout (OMIM:300009)").verdict is IdVerdict.UNKNOWN
     # The whole vocabulary knows better than the cross-references of others.
-    whole = [Concept(f"OMIM:{i}", (f"entry {i}",)) for i in range(100_000, 100_009)]
+    whole = [Concept(f"OMIM:{i}", (f"entry {i}",)) for i in (*range(100_000, 100_009), 600_000)]
     build_kb(whole, tmp_path / "omim")
     build_kb(mixed[:5], tmp_path / "x")
     checker = Checker([tmp_path / "omim", tmp_path / "x"])
@@ -317,7 +318,46 @@ def test_an_id_with_terms_to_consider_needs_a_person(go):
     assert [proposal.id for proposal in finding.proposals] == ["GO:0055129"]
     finding = only(go, "GO:0000005")
     assert (finding.verdict, finding.proposals) == (IdVerdict.RETIRED, ())
-    assert only(go, "GO:7777777").verdict is IdVerdict.UNKNOWN
+    assert only(go, "GO:0000007").verdict is IdVerdict.UNKNOWN
+
+
+def test_an_id_with_two_replacements_needs_a_person(tmp_path):
+    build_kb(
+        [
+            Concept("X:1", ("Cleft lip",)),
+            Concept("X:2", ("Cleft palate",)),
+            Concept("X:3", ("Cleft",), consider=("X:1", "X:2")),
+        ],
+        tmp_path,
+    )
+    finding = only(Checker([tmp_path]), "Cleft (X:3)")
+    assert (finding.verdict, finding.is_certain) == (IdVerdict.RETIRED, False)
+    assert [proposal.id for proposal in finding.proposals] == ["X:1", "X:2"]
+
+
+def test_an_id_of_a_branch_that_was_left_out_is_not_checked(tmp_path):
+    ids = {1: "all", 2: "finding", 3: "onset", 7: "adult onset"}
+    concepts = [Concept(f"X:{n}", (name,), parents=("X:1",)) for n, name in ids.items()]
+    build_kb(concepts, tmp_path, branches=Branches(["X:2"]))
+    checker = Checker([tmp_path])
+    finding = only(checker, "Adult onset (X:7)")
+    assert (finding.verdict, finding.name) == (IdVerdict.NOT_CHECKED, "Adult onset")
+    assert finding.reason.endswith("it was built with --under X:2") and not finding.proposals
+    # A concept with the name has another id.
+    assert only(checker, "Finding (X:7)").verdict is IdVerdict.UNKNOWN
+    assert only(checker, "Finding (X:2)").reason == ""
+
+
+def test_an_id_that_is_newer_than_the_release_is_not_checked(tmp_path):
+    ids = [f"{letter}{number:06}" for letter in "CD" for number in range(100, 110)]
+    concepts = [Concept(f"X:{id}", (f"name {id}",)) for id in ids]
+    build_kb([*concepts, Concept("X:D000120", (), consider=())], tmp_path)
+    checker = Checker([tmp_path])
+    newer = only(checker, "New disease (X:D000121)")
+    assert newer.verdict is IdVerdict.NOT_CHECKED and "newer" in newer.reason
+    assert only(checker, "New disease (X:D000119)").verdict is IdVerdict.UNKNOWN
+    assert only(checker, "X:C000110").verdict is IdVerdict.NOT_CHECKED
+    assert only(checker, "Name D000101 (X:D000121)").verdict is IdVerdict.UNKNOWN
 
 
 def test_withdrawn_ids_survive_a_change(go, tmp_path):

@@ -120,6 +120,7 @@ def test_json_lines(check, tmp_path):
         "found": {"id": "HP:0001250", "name": "Seizure"},
         "proposals": [{"id": "HP:0001251", "name": "Ataxia", "score": 1.0}],
         "certain": False,
+        "reason": None,
     }
     assert (second["verdict"], second["found"]["id"], second["certain"]) == (
         "retired",
@@ -215,6 +216,12 @@ FIXES = {
         "- [Seizure](http://purl.obolibrary.org/obo/HP_0009999), hpo:0009999",
         "- [Seizure](http://purl.obolibrary.org/obo/HP_0001250), hpo:0001250",
     ),
+    "b2.md": (
+        "Seizure [HP:0009999](http://x.org/HP_0009999?a)\n"
+        "[Seizure (HP:0009999)](x.org/HP:0009999)\nAtaxia [HP:0009999](http://x.org/HP_0009999)\n",
+        "Seizure [HP:0001250](http://x.org/HP_0001250?a)\n"
+        "[Seizure (HP:0001250)](x.org/HP:0001250)\nAtaxia [HP:0009999](http://x.org/HP_0009999)\n",
+    ),
     "c.csv": (
         'id,name\n"HP:0009999","Seiz\nure"\nHP:0009999,"Epileptic fit"\nHP:0009999,x\n',
         'id,name\n"HP:0001250","Seiz\nure"\nHP:0001250,"Epileptic fit"\nHP:0009999,x\n',
@@ -266,6 +273,10 @@ LABELS = {
         "[Term]\nid: HP:0001250\nname: Seizure\n",
     ),
     "i.md": ("epileptic fit (HP:0009999)", "Seizure (HP:0001250)"),
+    "k.md": (
+        "**SEIZURE** (HP:0001250)\nepileptic  fit (HP:0001250)\nseizure (HP:0001251)\n",
+        "**Seizure** (HP:0001250)\nSeizure (HP:0001250)\nseizure (HP:0001251)\n",
+    ),
     "j.md": ("Epileptic fits (HP:0001250)", "Epileptic fits (HP:0001250)"),
 }
 
@@ -282,8 +293,12 @@ def test_the_exit_status_counts_what_is_left(check, tmp_path):
     path = written(tmp_path / "a.md", "HP:0009999")
     assert check(path)[0] == 1
     assert check(path, "--fix", tmp_path / "b.md")[0] == 0
-    written(path, "HP:0009999 HP:7654321")
-    assert check(path, "--fix", tmp_path / "b.md")[0] == 1
+    written(path, "HP:0009999 HP:0004321")
+    status, _, notes = check(path, "--fix", tmp_path / "b.md")
+    assert status == 1 and notes.endswith("1 not corrected: 1 unknown id.\n")
+    written(tmp_path / "a.json", '{"id": "HP:0001250", "name": "Epileptic\\u0020fit"}')
+    arguments = tmp_path / "a.json", "--fix", tmp_path / "b.json", "--labels"
+    assert check(*arguments)[2].endswith("1 not corrected: 1 written in another way.\n")
 
 
 def test_files_that_cannot_be_corrected(check, tmp_path):

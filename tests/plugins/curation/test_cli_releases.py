@@ -1,12 +1,15 @@
 """`bioel kb diff` lists changes, and `bioel migrate` carries annotations to a new release."""
 
 import csv
+import gzip
 import json
 
 import pytest
+import zstandard
 
 from spacy_bioel.cli import main
-from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.build import Branches, build_kb
+from spacy_bioel.kb.edit import NameEdit, edit_names
 from spacy_bioel.types import Concept
 
 OLD = [Concept("X:1", ("fever",)), Concept("X:2", ("cold",)), Concept("X:3", ("=1+ague",))]
@@ -61,7 +64,7 @@ def test_a_migrated_file_and_the_rest(kbs, tmp_path, capsys):
     assert run("migrate", tmp_path / "a.csv", *kbs, "-o", out, "--rest", rest) == 0
     assert out.read_text() == "text,id\nfever,X:1\ncold,X:4\nague,X:3\n"
     assert [row[:2] for row in csv.reader(rest.open(newline=""))][1:] == [["needs a person", "X:3"]]
-    assert capsys.readouterr().err == "3 ids: 1 unchanged, 1 moved, 1 needs a person.\n"
+    assert capsys.readouterr().err == "3 ids: 1 unchanged, 1 moved, 1 needs a person; 3 written.\n"
 
 
 def test_ids_of_another_vocabulary(kbs, tmp_path, capsys):
@@ -69,7 +72,7 @@ def test_ids_of_another_vocabulary(kbs, tmp_path, capsys):
     arguments = "migrate", tmp_path / "a.csv", *kbs, "-o", tmp_path / "b.csv"
     assert run(*arguments, "--rest", tmp_path / "rest.csv", "--all") == 0
     notes = capsys.readouterr().err
-    assert notes.startswith("4 ids: 1 unchanged, 3 not in OLD.\n")
+    assert notes.startswith("4 ids: 1 unchanged, 3 not in OLD; 4 written.\n")
     assert "W410" in notes and ": 3 (UMLS:C1, UMLS:C2)." in " ".join(notes.split())
     assert (tmp_path / "b.csv").read_text() == (tmp_path / "a.csv").read_text()
     rest = (tmp_path / "rest.csv").read_text().splitlines()
@@ -85,7 +88,7 @@ def test_unknown_ids_with_the_prefix_of_the_old_release(kbs, tmp_path, capsys):
     assert run("migrate", tmp_path / "a.csv", *kbs, "-o", tmp_path / "b.csv") == 0
     table, notes = capsys.readouterr()
     assert "X:99" in table and "X:4" not in table
-    assert notes.startswith("3 ids: 1 unchanged, 1 in neither release, 1 not in OLD.\n")
+    assert notes.startswith("3 ids: 1 unchanged, 1 in neither release, 1 not in OLD; 3 written.\n")
     assert ": 2 (X:99, X:4)." in " ".join(notes.split())
 
 
@@ -99,7 +102,11 @@ def test_a_file_without_ids(kbs, tmp_path, capsys):
     (tmp_path / "a.csv").write_text("text,code\nfever,1\n")
     assert run("migrate", tmp_path / "a.csv", *kbs, "-o", tmp_path / "b.csv") == 0
     notes = capsys.readouterr().err
-    assert notes.startswith("0 ids: none found.\n") and "W410" in notes and "--prefix" in notes
+    assert (
+        notes.startswith("0 ids: none found; 0 written.\n")
+        and "W410" in notes
+        and "--prefix" in notes
+    )
 
 
 def test_no_warning_if_all_ids_are_known(kbs, tmp_path, capsys):
@@ -146,4 +153,88 @@ def test_a_folder(kbs, tmp_path, capsys):
     assert "Reference T1 X:4" in (tmp_path / "out" / "a.ann").read_text()
     assert (tmp_path / "out" / "b.ann").read_text() == ""
     assert (tmp_path / "out" / "a.txt").read_text() == "A cold."
-    assert "moved" in capsys.readouterr().out
+    table, notes = capsys.readouterr()
+    assert "moved" in table and "W482" not in notes
+
+
+def test_everything_in_a_folder_is_in_the_copy(kbs, tmp_path, capsys):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    for name in ("sub/deep", "empty", ".git"):
+        (folder / name).mkdir(parents=True)
+    files = {".git/a.ann": b"X:2", ".hidden": b"X:2", "sub/b.png": b"\x89PNG\0", "sub/c.txt": b""}
+    for name, contents in files.items():
+        (folder / name).write_bytes(contents)
+    (folder / "sub/deep/a.csv").write_text("id\nX:2\n")
+    assert run("migrate", folder, *kbs, "-o", out) == 0
+    inside = [{path.relative_to(top) for path in top.rglob("*")} for top in (folder, out)]
+    assert inside[0] == inside[1]
+    assert {name: (out / name).read_bytes() for name in files} == files
+    assert (out / "sub/deep/a.csv").read_text() == "id\nX:4\n"
+    notes = capsys.readouterr().err
+    assert "W482" in notes and ": 3 (" in notes
+    (folder / "d.ann").write_bytes("Fièvre".encode("latin1"))  # perhaps annotations: no copy
+    assert run("migrate", folder, *kbs, "-o", tmp_path / "other") == 2
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_compressed_copy(kbs, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"ids": ["X:2"]}\n')
+    first, again = tmp_path / "b.jsonl.gz", tmp_path / "c.jsonl.gz"
+    assert run("migrate", tmp_path / "a.jsonl", *kbs, "-o", first) == 0
+    assert run("migrate", first, *kbs, "-o", again) == 0  # nothing changes any more
+    with gzip.open(again, "rt") as file:
+        assert file.read() == '{"ids": ["X:4"]}\n'
+    assert first.read_bytes() == again.read_bytes()
+
+
+def test_an_archive_is_not_written(kbs, tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in/a.csv.zst"
+    path.write_bytes(zstandard.compress(b"id\nX:2\n"))
+    assert run("migrate", path, *kbs, "-o", tmp_path / "b.zst") == 2
+    assert "B198" in capsys.readouterr().err
+    assert run("migrate", path, *kbs, "-o", tmp_path / "b.csv") == 0
+    assert (tmp_path / "b.csv").read_text() == "id\nX:4\n"
+    capsys.readouterr()
+    assert run("migrate", tmp_path / "in", *kbs, "-o", tmp_path / "out") == 0
+    assert (tmp_path / "out/a.csv.zst").read_bytes() == path.read_bytes()
+    assert "W482" in capsys.readouterr().err
+
+
+def test_merged_ids_are_counted(kbs, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("id\nX:2|X:4\nX:1\n")
+    assert run("migrate", tmp_path / "a.csv", *kbs, "-o", tmp_path / "b.csv") == 0
+    assert (tmp_path / "b.csv").read_text() == "id\nX:4\nX:1\n"
+    notes = capsys.readouterr().err
+    assert "3 ids: 1 moved, 1 not in OLD, 1 unchanged; 2 written, as 1 became the same" in notes
+
+
+BRANCHES = [
+    Concept("X:0", ("all",)),
+    Concept("X:1", ("finding",), parents=("X:0",)),
+    Concept("X:2", ("fever",), parents=("X:1",)),
+    Concept("X:3", ("onset",), parents=("X:0",)),
+    Concept("X:4", ("adult onset",), parents=("X:3",)),
+]
+
+
+@pytest.mark.parametrize("branches, n", [(Branches(["X:1"]), 3), (Branches(exclude=["X:3"]), 2)])
+def test_ids_of_a_branch_that_a_release_left_out(tmp_path, capsys, branches, n):
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    build_kb(BRANCHES, whole)
+    build_kb([*BRANCHES[:2], *BRANCHES[3:]], part, branches=branches)
+    edit_names(part, {"X:1": NameEdit(add=["sign"])})  # which keeps the branches
+    assert run("kb", "diff", whole, part) == 0
+    table, notes = capsys.readouterr()
+    assert "it was built with --" in table
+    assert f"{n} not in NEW" in notes and "1 gone" in notes
+    assert run("kb", "diff", part, whole) == 0
+    notes = capsys.readouterr().err
+    assert f"{n} not in OLD" in notes and "1 added" in notes
+    (tmp_path / "a.csv").write_text("id\nX:4\nX:2\nX:1\n")
+    assert run("migrate", tmp_path / "a.csv", whole, part, "-o", tmp_path / "b.csv") == 0
+    table, notes = capsys.readouterr()
+    assert "it was built with --" in table
+    assert notes == "3 ids: 1 not in NEW, 1 gone, 1 unchanged; 3 written.\n"
+    assert run("migrate", tmp_path / "a.csv", part, whole, "-o", tmp_path / "b.csv") == 0
+    assert "part (it was built with --" in capsys.readouterr().err

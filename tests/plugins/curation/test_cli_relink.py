@@ -187,4 +187,17 @@ def test_texts_that_changed_are_linked(old, tmp_path, capsys):
 def test_a_pipeline_is_refused(old, tmp_path, capsys):
     links = write_texts(tmp_path / "links.jsonl", "Fever.")
     assert run("relink", links, links, old, "starter", "-o", tmp_path / "o.jsonl") == 2
-    assert "B636" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "B636" in shown and "NEW is a pipeline" in shown
+
+
+def test_swapped_releases(old, tmp_path, capsys):
+    new = tmp_path / "new"
+    build_kb([*TERMS, Concept("X:50", ("gout",))], new)
+    texts, links = write_texts(tmp_path / "texts.jsonl", "Gout."), tmp_path / "links.jsonl"
+    run("link", new, texts, "-o", links)
+    assert run("relink", links, texts, old, new, "-o", tmp_path / "o.jsonl") == 2
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "X:50, which OLD (" in shown and "NEW has it: perhaps they are swapped" in shown
+    assert run("relink", links, texts, new, old, "-o", tmp_path / "o.jsonl") == 0
+    assert f"the others have their links of OLD ({new})" in capsys.readouterr().err

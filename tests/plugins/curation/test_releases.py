@@ -2,6 +2,7 @@
 
 import pytest
 
+from spacy_bioel.io.ontology import read_obo
 from spacy_bioel.io.open import Place
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -139,6 +140,68 @@ def test_a_name_of_two_concepts(tmp_path, case):
     assert [c for c in names_that_changed(tmp_path, old, new) if c[2] == "ague"] == expected
 
 
+# Old and new names by id, the id that is looked up, and the ids that took its meaning.
+MEANINGS = {
+    "another id has the name": ({1: ("abscess",)}, {1: ("polyp",), 2: ("abscess",)}, ("X:2",)),
+    "two ids swapped": (
+        {1: ("fever",), 2: ("cold",)},
+        {1: ("cold",), 2: ("fever",)},
+        ("X:2",),
+    ),
+    "another id has the name as a synonym": (
+        {1: ("abscess",)},
+        {1: ("polyp",), 2: ("boil", "abscess")},
+        ("X:2",),
+    ),
+    "the name is a synonym now": ({1: ("fever",)}, {1: ("pyrexia", "fever")}, ()),
+    "the name is a synonym of both": (
+        {1: ("ms",)},
+        {1: ("multiple sclerosis", "ms"), 2: ("mitral stenosis", "ms")},
+        (),
+    ),
+    "the name is preferred by another": (
+        {1: ("diabetes",)},
+        {1: ("type 1 diabetes", "diabetes"), 2: ("diabetes",)},
+        ("X:2",),
+    ),
+    "another had the name before": ({1: ("AR",), 2: ("AR",)}, {1: ("ARX",), 2: ("AR",)}, ()),
+    "the name is gone": ({1: ("fever",)}, {1: ("pyrexia",)}, ()),
+}
+
+
+@pytest.mark.parametrize("case", MEANINGS)
+def test_an_id_whose_meaning_changed(tmp_path, case):
+    *releases, others = MEANINGS[case]
+    for name, names in zip(("old", "new"), releases, strict=True):
+        build_kb([Concept(f"X:{n}", of) for n, of in names.items()], tmp_path / name)
+    kbs = [KnowledgeBase.open(tmp_path / name) for name in ("old", "new")]
+    (tmp_path / "a.csv").write_text("id\nX:1\n")
+    (move,) = (m for _, moves, _ in migrated_lines(tmp_path / "a.csv", *kbs) for m in moves)
+    expected = ("needs a person", others) if others else ("unchanged", ("X:1",))
+    assert (move.status, move.to) == expected
+    changes = [c for c in compare_releases(*kbs) if c.id == "X:1"]
+    assert [c.to for c in changes if c.kind == "meaning changed"] == [others] * bool(others)
+    is_listed_once = {c.kind for c in changes}.isdisjoint({"renamed", "name moved"})
+    assert is_listed_once == bool(others)
+
+
+def test_several_replacements_are_a_decision_for_a_person(tmp_path, kbs):
+    (tmp_path / "new.obo").write_text(
+        "[Term]\nid: X:07\nname: obsolete ague\nis_obsolete: true\n"
+        "replaced_by: X:3\nreplaced_by: X:2\n\n[Term]\nid: X:2\nname: cleft lip\n\n"
+        "[Term]\nid: X:3\nname: cleft palate\nalt_id: X:08\n\n"
+        "[Term]\nid: X:4\nname: c\nalt_id: X:08\n\n"
+    )
+    build_kb(read_obo(tmp_path / "new.obo"), tmp_path / "new")
+    new = KnowledgeBase.open(tmp_path / "new")
+    found = {c.id: (c.kind, c.to) for c in compare_releases(kbs[0], new)}
+    assert found["X:07"] == ("consider", ("X:2", "X:3"))
+    assert found["X:08"] == ("consider", ("X:3", "X:4"))
+    (tmp_path / "a.csv").write_text("id\nX:07\n")
+    ((_, moves, _), *_) = list(migrated_lines(tmp_path / "a.csv", kbs[0], new))[1:]
+    assert [(move.status, move.to) for move in moves] == [("needs a person", ("X:2", "X:3"))]
+
+
 LINKED = {
     "a.jsonl": (
         '{"id": "1", "text": "X:02", "links": [{"text":"X:02", "ids": ["X:02"], "score": 1}]}\n',
@@ -178,6 +241,25 @@ LINKED = {
         "T1\tDisease 0 4\tX:02\nN1\tReference T1 X:02\tX:02\n",
         "T1\tDisease 0 4\tX:02\nN1\tReference T1 X:01\tX:02\n",
     ),
+    "b.ann": (
+        "#1\tAnnotatorNotes T1\tX:02\n#2\tAnnotatorNotes T2\tX:02, not (X:03).\r\n#3\tX T3\t\n",
+        "#1\tAnnotatorNotes T1\tX:01\n#2\tAnnotatorNotes T2\tX:01, not (X:03).\r\n#3\tX T3\t\n",
+    ),
+    # Ids of a link that became the same are written once.
+    "c.ann": (
+        "N1\tReference T1 X:02\tb\nN2\tReference T1 X:01\ta\nN3\tReference T2 X:01\ta\n",
+        "N1\tReference T1 X:01\tb\nN3\tReference T2 X:01\ta\n",
+    ),
+    "c.csv": ("id\nX:01|X:02|X:03|X:03 \n", "id\nX:01|X:03|X:03 \n"),
+    "d.jsonl": (
+        '{"ids": ["X:03", "X:02", "X:01"], "candidates": [{"id": "X:02", "score": 1}, '
+        '{"id": "X:01", "score": 0.5}]} {"ids": ["X:01", "X:01"]}\n',
+        '{"ids": ["X:03", "X:01"], "candidates": [{"id": "X:01", "score": 1}]} {"ids": ["X:01"]}\n',
+    ),
+    "e.json": (
+        '[{"links": [{"id": "X:02"}, {"id": "X:01"}]},\n{"ids": [\n "X:01",\n "X:02"\n]}]\n',
+        '[{"links": [{"id": "X:01"}, {"id": "X:01"}]},\n{"ids": [\n "X:01"\n]}]\n',
+    ),
 }
 
 
@@ -185,13 +267,19 @@ LINKED = {
 def test_only_the_ids_of_links_are_changed(kbs, tmp_path, name):
     before, after = LINKED[name]
     (tmp_path / name).write_bytes(before.encode())
-    assert "".join(line for line, _ in migrated_lines(tmp_path / name, *kbs)) == after
+    lines = list(migrated_lines(tmp_path / name, *kbs))
+    assert "".join(line for line, *_ in lines) == after
+    n_in = sum(len(moves) for _, moves, _ in lines)
+    (tmp_path / name).write_bytes(after.encode())
+    again = list(migrated_lines(tmp_path / name, *kbs))
+    assert "".join(line for line, *_ in again) == after
+    assert sum(len(moves) for _, moves, _ in again) == n_in - sum(n for *_, n in lines)
 
 
 def test_what_becomes_of_each_id(kbs, tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("id\nX:01\nX:02\nX:05\nX:06\nX:07\nX:99\nword\n")
-    moves = [move for _, moves in migrated_lines(path, *kbs) for move in moves]
+    moves = [move for _, moves, _ in migrated_lines(path, *kbs) for move in moves]
     assert [(move.status, move.id, move.to) for move in moves] == [
         ("unchanged", "X:01", ("X:01",)),
         ("moved", "X:02", ("X:01",)),
@@ -228,8 +316,8 @@ def test_ids_that_are_not_in_the_old_release_are_counted(kbs, tmp_path, name):
     path = tmp_path / name
     path.write_text(FOREIGN[name])
     lines = list(migrated_lines(path, *kbs))
-    assert "".join(line for line, _ in lines) == FOREIGN[name]
-    found = [(move.status, move.id, move.to) for _, moves in lines for move in moves]
+    assert "".join(line for line, *_ in lines) == FOREIGN[name]
+    found = [(move.status, move.id, move.to) for _, moves, _ in lines for move in moves]
     assert found == [
         ("not in OLD", "UMLS:C1", ()),
         ("not in OLD", "C0011849", ()),
@@ -243,7 +331,7 @@ def test_ids_that_are_not_in_the_old_release_are_counted(kbs, tmp_path, name):
 def test_words_are_no_ids_with_a_prefix(kbs, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"ids": ["02", "99"], "label": "X", "evidence": "exact", "hgvs": "p.V600E"}\n')
-    ((line, moves),) = migrated_lines(path, *kbs, prefix="X")
+    ((line, moves, _),) = migrated_lines(path, *kbs, prefix="X")
     assert line == path.read_text().replace('"02"', '"01"')
     assert [(move.status, move.id) for move in moves] == [
         ("moved", "X:02"),
@@ -256,5 +344,5 @@ def test_chosen_columns(kbs, tmp_path):
     path.write_text("id\tHPO\nX:02\tX:02\nX:02\tX:07\n")
     for column in ("HPO", 2):
         lines = list(migrated_lines(path, *kbs, columns={"id": column}))
-        assert "".join(line for line, _ in lines) == "id\tHPO\nX:02\tX:01\nX:02\tX:07\n"
-        assert [move.status for _, moves in lines for move in moves] == ["moved", "gone"]
+        assert "".join(line for line, *_ in lines) == "id\tHPO\nX:02\tX:01\nX:02\tX:07\n"
+        assert [move.status for _, moves, _ in lines for move in moves] == ["moved", "gone"]

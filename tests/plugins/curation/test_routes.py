@@ -33,7 +33,7 @@ def test_check_ids(kb):
     assert found["checked"] == 4
     assert [(f["name"], f["id"], f["verdict"]) for f in found["findings"]] == [
         ("clonidine", "X:1", "other concept"),
-        ("", "X:9", "unknown id"),
+        ("", "X:9", "not checked"),
         ("", "MONDO:0008541", "not checked"),
     ]
     assert found["findings"][0]["proposals"][0]["id"] == "X:2"
