@@ -122,7 +122,10 @@ def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[l
     rest = line[clause_end if after else end :].strip(_AROUND_NAMES + ".)]}")
     is_whole = bool(before) != bool(after) and not left and not rest
     words = line[first:stop] if before else line[skipped:clause_end]
-    is_key = line[:stop].rstrip(_AROUND_NAMES.replace(":", "")).endswith(":")  # "Parent: HP:1"
+    # "Parent: HP:1", "Suggested HPO: HP:1"
+    key = line[:stop].rstrip(_AROUND_NAMES.replace(":", ""))
+    is_label = ":" in label[0] and not line[:stop].rstrip().endswith((",", ";"))  # type: ignore[index]
+    is_key = key.endswith(":") or is_label
     return before + after, is_whole and not is_key and not _PROSE.search(words)
 
 
