@@ -145,36 +145,29 @@ class Checker:
 
     def values(self, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], float]:
         """Return the value of texts as names of ids, for `curation.name_places`."""
-        pairs = list(dict.fromkeys(pairs))
-        texts = list(dict.fromkeys(text for _, text in pairs))
+        texts_of: dict[str, dict[str, None]] = defaultdict(dict)
+        for id, text in pairs:
+            texts_of[id][text] = None
+        texts = list(dict.fromkeys(chain.from_iterable(texts_of.values())))
         normalized = normalize_names(texts)
         meant: dict[str, set[tuple[int, int]]] = {text: set() for text in texts}
         for number, kb in enumerate(self.kbs):
             starts, concepts, _ = kb.concepts_of_names(kb.lookup_names(normalized))
             for text, start, end in zip(texts, starts[:-1], starts[1:], strict=True):
                 meant[text].update((number, row) for row in concepts[start:end].tolist())
-        own = {id: self._own(id) for id in dict.fromkeys(id for id, _ in pairs)}
         values = {}
-        for id, text in pairs:
-            rows, numbers = own[id]
-            is_name = any(number in numbers for number, _ in meant[text])
-            values[id, text] = AGREES if rows & meant[text] else NAMES * is_name
+        for id, own_texts in texts_of.items():
+            _, own, kbs, _ = self._look_up(id)
+            rows = {(self.kbs.index(kb), row) for kb, row in own}
+            numbers = set(map(self.kbs.index, kbs))
+            for text in own_texts:
+                is_name = any(number in numbers for number, _ in meant[text])
+                values[id, text] = AGREES if rows & meant[text] else NAMES * is_name
         return values
 
-    def _own(self, raw: str) -> tuple[set[tuple[int, int]], set[int]]:
-        """Return the concepts with an id, by the number of the knowledge base and row; and the
-        numbers of all knowledge bases with ids of this vocabulary."""
-        prefix, local = split_id(raw) or ("", "")
-        same = [(self.kbs.index(v.kb), v) for v in self._vocabularies.get(prefix_key(prefix), [])]
-        rows = {
-            (number, row)
-            for number, v in same
-            for form in (local, local.upper())
-            if (row := v.kb.find(v.prefix + form)) >= 0
-        }
-        return rows, {number for number, _ in same}
-
-    def _judged(self, raw: str, candidates: Sequence[str], has_name: bool) -> CheckedId:
+    def _look_up(self, raw: str) -> tuple[str, _Own, _Kbs, list[tuple[KnowledgeBase, list[str]]]]:
+        """Return an id as its knowledge base spells it, the concepts that have it, or refer to it,
+        the knowledge bases that can know it, and what to consider if it was withdrawn."""
         prefix, local = split_id(raw) or ("", "")
         vocabularies = self._vocabularies.get(prefix_key(prefix), [])
         spelled = [(v.kb, v.prefix + form) for v in vocabularies for form in (local, local.upper())]
@@ -183,15 +176,20 @@ class Checker:
         withdrawn = [(v.kb, v.kb.withdrawn[id]) for v in vocabularies if id in v.kb.withdrawn]
         # A knowledge base that is mostly this vocabulary knows best which of its ids exist.
         whole = (kb.ids[len(kb) // 2].startswith(p) for kb, p, known, _ in vocabularies if known)
-        is_xref = bool(prefix) and not own and not withdrawn and not any(whole)
-        if is_xref and (others := self._xrefs.get((prefix_key(prefix), local))):
-            id, own = raw, others
-        form = _form_of(id)
-        kbs: _Kbs = list(dict.fromkeys(kb for kb, _ in own)) or [v.kb for v in vocabularies]
+        if prefix and not own and not withdrawn and not any(whole):
+            own = self._xrefs.get((prefix_key(prefix), local), own)
+            id = raw if own else id
+        return id, own, [kb for kb, _ in own] or [v.kb for v in vocabularies], withdrawn
+
+    def _judged(self, raw: str, candidates: Sequence[str], has_name: bool) -> CheckedId:
+        prefix = (split_id(raw) or ("",))[0]
+        vocabularies = self._vocabularies.get(prefix_key(prefix), [])
+        id, own, found_in, withdrawn = self._look_up(raw)
+        form, kbs = _form_of(id), list(dict.fromkeys(found_in))
         pair = Pair(Cell(raw))  # `check` knows its place
         if prefix and not kbs:
             return CheckedId(pair, IdVerdict.NOT_CHECKED, id, candidates[0] if has_name else "")
-        kbs = kbs or self.kbs
+        kbs = kbs or list(self.kbs)
         names = [normalize_names(kb.names.take(kb.names_of(row))) for kb, row in own]
         own_names = dict.fromkeys(chain.from_iterable(names))
         name, likeness = _choose_name(candidates, has_name, own_names, kbs)
@@ -200,7 +198,7 @@ class Checker:
             kb, row = own[0]
             found = Meaning(kb.ids[row], kb.preferred_name(row), round(likeness, 4))
             normalized = normalize_name(name)
-            if not is_xref and found.id != id:
+            if found.id != id and kb.find(id) >= 0:  # not a cross-reference
                 verdict = IdVerdict.RETIRED
             elif not name:
                 verdict = IdVerdict.EXISTS
