@@ -14,8 +14,8 @@ from spacy_bioel.plugins.curation.name_places import (
     MAX_NAME_LENGTH,
     SENTENCE,
     Entry,
+    IdRecord,
     NamePlace,
-    Record,
 )
 from spacy_bioel.plugins.curation.pairs import Cell, Pair
 
@@ -256,7 +256,7 @@ def _wrapped(part: Cell, line: Cell, below: Sequence[_SplitLine]) -> Iterator[Ce
     yield from (Cell(text, at=-1) for text in reversed(longer))
 
 
-def line_records(lines: Iterable[Cell], ids: re.Pattern[str]) -> Iterator[Record]:
+def line_records(lines: Iterable[Cell], ids: re.Pattern[str]) -> Iterator[IdRecord]:
     """Read the ids in lines of text, with the texts around them."""
     split = [_split_line(cell, ids) for cell in lines if cell.text.strip()]
     for number, line in enumerate(split):
@@ -276,7 +276,7 @@ def line_records(lines: Iterable[Cell], ids: re.Pattern[str]) -> Iterator[Record
                 end = id.at - line.cell.at + len(id.text)
                 place = SENTENCE if pair.has_name else None
                 entries.append(Entry(len(entries), id, texts, place, shares))
-        yield Record(line.marks, entries)
+        yield IdRecord(line.marks, entries)
 
 
 def _sentence_pairs(line: Cell, before: Cell | None, ids: re.Pattern[str]) -> Iterator[Pair]:

@@ -53,7 +53,7 @@ class Entry(NamedTuple):
     shares: bool = False
 
 
-class Record(NamedTuple):
+class IdRecord(NamedTuple):
     """The ids in a line, row or object; all records of a layout are alike."""
 
     layout: Hashable
@@ -78,11 +78,11 @@ def _cost_of(place: NamePlace) -> float:
 class NamePlaces:
     """The places of the names in records.
 
-    records (Sequence[Record]): At most about `N_RECORDS`.
+    records (Sequence[IdRecord]): At most about `N_RECORDS`.
     values (NameValues): Tells which texts are names.
     """
 
-    def __init__(self, records: Sequence[Record], values: NameValues) -> None:
+    def __init__(self, records: Sequence[IdRecord], values: NameValues) -> None:
         self._records = records
         layouts: dict[Hashable, dict[int, list[Entry]]] = defaultdict(lambda: defaultdict(list))
         self._similar: dict[str, set[str]] = defaultdict(set)  # ids, one of each vocabulary

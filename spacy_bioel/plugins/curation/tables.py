@@ -17,16 +17,16 @@ from spacy_bioel.plugins.curation.lines import line_records
 from spacy_bioel.plugins.curation.name_places import (
     N_RECORDS,
     Entry,
+    IdRecord,
     NamePlaces,
     NameValues,
-    Record,
     no_values,
 )
 from spacy_bioel.plugins.curation.pairs import Cell, Pair
 from spacy_bioel.text.normalize import unescape_formula
 
 Lines = Iterable[tuple[Place, str]]
-Columns = Mapping[int, tuple[int, str]]  # of ids, with the columns of their names and prefixes
+IdColumns = Mapping[int, tuple[int, str]]  # of ids, with the columns of their names and prefixes
 
 _ID_HEADER = re.compile(
     r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:ids?|curies?|codes?|identifiers?|accessions?|meaning)"
@@ -35,10 +35,10 @@ _NAME_HEADER = re.compile(r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:labels?|names?|terms?|t
 # Of ids that are not those of the words next to them.
 _OTHER_ID = re.compile(r"(?:right|correct|expected|proposed|new|replace\w*|parent)(?![a-z])")
 _LISTED = re.compile(r"[^|;,\s](?:[^|;,]*[^|;,\s])?")
-_PART = re.compile(r"[|;,]|\s(?:and|with)\s")
+_LIST_MARK = re.compile(r"[|;,]|\s(?:and|with)\s")
 _TABLE_RULE = re.compile(r"\|?(?:\s{0,9}:?-{1,200}:?\s{0,9}\|)+(?:\s{0,9}:?-{1,200}:?\s{0,9})?")
 _EMPHASIS = " *_`"
-_N_COLUMNS = 30  # before and after an id
+_N_CELLS_NEAR = 30  # before and after an id
 
 
 @lru_cache(maxsize=1 << 10)
@@ -60,13 +60,13 @@ def name_columns(header: tuple[str, ...]) -> dict[int, tuple[int, str]]:
 
 def row_entries(
     cells: Sequence[Cell],
-    columns: Columns,
+    columns: IdColumns,
     ids: re.Pattern[str],
     own_ids: Collection[int] = (),
 ) -> Iterator[Entry]:
     """Read the ids that fill cells of a row, with the texts in the other cells.
 
-    own_ids (Collection): Columns of ids that are not those of the words near them.
+    own_ids (Collection): IdColumns of ids that are not those of the words near them.
     """
     in_cells = {i: found for i in range(len(cells)) if (found := _ids_in(cells, i, columns, ids))}
     texts = {
@@ -76,10 +76,12 @@ def row_entries(
     }
     for i, found in in_cells.items():
         name = columns.get(i, (-1, ""))[0]
-        near = range(i - _N_COLUMNS, i + _N_COLUMNS) if i not in own_ids else ()
+        near = range(i - _N_CELLS_NEAR, i + _N_CELLS_NEAR) if i not in own_ids else ()
         places = [q for q in dict.fromkeys((*near, name)) if q in texts]
         for k, id in enumerate(found):
-            at = {("cell", q - i, ""): _names_in(texts[q], cells[i], k, len(found)) for q in places}
+            at = {
+                ("cell", q - i, ""): _names_of_id(texts[q], cells[i], k, len(found)) for q in places
+            }
             yield Entry(i, id, at, ("cell", name - i, "") if name in texts else None, k > 0)
 
 
@@ -89,7 +91,7 @@ def _is_text(cell: Cell) -> bool:
     return is_text and not isinstance(cell.text, ChangedCell)
 
 
-def _ids_in(cells: Sequence[Cell], i: int, columns: Columns, ids: re.Pattern[str]) -> list[Cell]:
+def _ids_in(cells: Sequence[Cell], i: int, columns: IdColumns, ids: re.Pattern[str]) -> list[Cell]:
     """Return the ids in a cell that has nothing else."""
     if isinstance(cells[i].text, ChangedCell):  # no id of a vocabulary looks like its message
         return [cells[i]] * (i in columns)
@@ -106,7 +108,7 @@ def _ids_in(cells: Sequence[Cell], i: int, columns: Columns, ids: re.Pattern[str
     return found if is_id else []
 
 
-def _names_in(name: Cell, ids: Cell, k: int, n: int) -> tuple[Cell, ...]:
+def _names_of_id(name: Cell, ids: Cell, k: int, n: int) -> tuple[Cell, ...]:
     """Return what may be the name of the one of n ids in a cell."""
     if n == 1:
         return (name,)
@@ -114,19 +116,19 @@ def _names_in(name: Cell, ids: Cell, k: int, n: int) -> tuple[Cell, ...]:
     if len(parts := name.text.split(sign)) == n:
         return (name.part(parts[k], len(sign.join(parts[:k])) + bool(k)).stripped(),)
     # The name, or a part of it, must fit each.
-    return (name, *(Cell(part.strip(), at=-1) for part in _PART.split(name.text)))
+    return (name, *(Cell(part.strip(), at=-1) for part in _LIST_MARK.split(name.text)))
 
 
 def rows_records(
     rows: Iterable[Sequence[Cell]],
-    columns: Columns,
+    columns: IdColumns,
     ids: re.Pattern[str],
     own_ids: Collection[int] = (),
-) -> Iterator[Record]:
+) -> Iterator[IdRecord]:
     """Read the ids in rows; a cell with an id and other words is read as a line of text."""
     for row in rows:
         entries = list(row_entries(row, columns, ids, own_ids))
-        yield Record("row", entries)
+        yield IdRecord("row", entries)
         read = {entry.position for entry in entries}
         for i, cell in enumerate(row):
             if i not in read and not isinstance(cell.text, ChangedCell) and ids.search(cell.text):
@@ -174,7 +176,7 @@ def _linked_id(cell: Cell, ids: re.Pattern[str]) -> Cell | None:
 
 def _rows_pairs(
     rows: Sequence[Sequence[Cell]],
-    columns: Columns,
+    columns: IdColumns,
     ids: re.Pattern[str],
     values: NameValues,
     *,
@@ -205,7 +207,7 @@ def table_pairs(
 ) -> Iterator[Pair]:
     """Read pairs from the rows of a table, as from `io.table.split_rows`.
 
-    chosen (Mapping): Columns of "id" and "name"; empty: by header.
+    chosen (Mapping): IdColumns of "id" and "name"; empty: by header.
     RAISES BioelError: [B128] if a column is missing, [B262] if there is no column of a number.
     """
     values = no_values if chosen else values  # what the user chose is not compared with others

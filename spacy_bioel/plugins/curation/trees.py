@@ -20,14 +20,14 @@ from spacy_bioel.plugins.curation.errors import CurationErrors
 from spacy_bioel.plugins.curation.name_places import (
     N_RECORDS,
     Entry,
+    IdRecord,
     NamePlace,
     NamePlaces,
     NameValues,
-    Record,
     no_values,
 )
 from spacy_bioel.plugins.curation.pairs import Cell, Pair
-from spacy_bioel.plugins.curation.tables import Columns, Lines, name_columns, rows_records
+from spacy_bioel.plugins.curation.tables import IdColumns, Lines, name_columns, rows_records
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.?)*(?P<end>"?)|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.S)
 _SCALAR = re.compile(r"true|false|null|~|[.]?nan|[+-]?[.]?inf(?:inity)?|[+-]?\d[\d.e_+-]*", re.I)
@@ -178,13 +178,13 @@ def _objects_in(
     yield found
 
 
-def _records_of(objects: Sequence[_Object], ids: re.Pattern[str]) -> Iterator[Record]:
+def _records_of(objects: Sequence[_Object], ids: re.Pattern[str]) -> Iterator[IdRecord]:
     """Read objects with the same keys as the rows of a table."""
     tables: dict[tuple[int, frozenset[str]], list[_Object]] = defaultdict(list)
     for found in objects:
         with_ids = frozenset(key.text for key, value in found.fields if ids.fullmatch(value.text))
         tables[found.level, with_ids].append(found)
-    records: dict[int, list[Record]] = {}
+    records: dict[int, list[IdRecord]] = {}
     for kind, table in tables.items():
         keys = list(dict.fromkeys(key.text for found in table for key in found.keys))
         columns = name_columns(tuple(keys))
@@ -199,9 +199,9 @@ def _read_object(
     found: _Object,
     keys: Sequence[str],
     layout: Hashable,
-    columns: Columns,
+    columns: IdColumns,
     ids: re.Pattern[str],
-) -> Iterator[Record]:
+) -> Iterator[IdRecord]:
     """Read the ids in an object. A name may also be the key of an id, or of the object; or in the
     object around it, in another one there, or in the same place of another list. And an id may be
     the key of a name, or of the object with the name."""
@@ -224,16 +224,16 @@ def _read_object(
             marked = ("own key", 0, "") if key.text == "meaning" else None  # of LinkML
             entry = entry._replace(texts=texts, marked=entry.marked or marked)
             if layout == "map" or lists:
-                yield Record((found.level, "map"), [entry._replace(position=0)])
+                yield IdRecord((found.level, "map"), [entry._replace(position=0)])
             else:
-                yield Record(layout, [entry])
+                yield IdRecord(layout, [entry])
         if record.layout != "row":
             yield record
     with_name = [(key, {"value": value}) for key, value in row]
     with_name.append((found.own_key, {f"field {key}": value for key, (_, value) in pairs.items()}))
     for id, cells in with_name:
         if ids.fullmatch(id.text):
-            yield Record(("key", found.level, *cells), [Entry(0, id, _texts_at(cells, ids))])
+            yield IdRecord(("key", found.level, *cells), [Entry(0, id, _texts_at(cells, ids))])
 
 
 def _texts_at(cells: Mapping[str, Cell], ids: re.Pattern[str]) -> dict[NamePlace, tuple[Cell, ...]]:

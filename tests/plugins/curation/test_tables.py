@@ -56,7 +56,7 @@ def pairs_of(text: str, separator: str = ",", **options):
             [("Seizure", "HP:0001250"), ("Seizure", "HP:0001251")],
         ),
         ("Finding,source,HPO\nSeizure,note 7,HP:0001250\n", [("note 7 / Seizure", "HP:0001250")]),
-        # The name of a vocabulary is no name.
+        # The name of a vocabulary is not that of a concept.
         ("Seizure,HPO,HP:0001250\n", [("Seizure", "HP:0001250")]),
         ('id,name\nHP:0001250,"Seizure, ""absence"""\n', [('Seizure, "absence"', "HP:0001250")]),
         ('id,name\nHP:0001250,"Sei\nzure"\n', [("Sei\nzure", "HP:0001250")]),
