@@ -39,7 +39,6 @@ MODULES = {
     "screenshots": ["screenshots"],
     "service": ["service", "bad_texts"],
     "starter": ["starter", "starter_links", "starter_speed"],
-    "suggest": ["suggest"],
     "tmvar3": ["variants_forms", "peers"],
     "where": ["where", "imports"],
 }

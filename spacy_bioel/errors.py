@@ -268,7 +268,6 @@ class Errors(metaclass=_Coded):
     B574 = "{model} cannot be trained further, because it lacks a pipe bioel_mentions or bioel_linker: it has {pipes}. Start from the starter, or from a pipeline that was trained with both."
     B575 = "--kb names the label {label!r}, but neither the training documents nor the pipeline have it. Their labels are {known}. Specify one of these: --kb LABEL={folder}"
     B576 = "No development document has a label that the training documents have: {dev} instead of {train}. Use the same labels in both files; `bioel corpus check TRAIN DEV` compares them."
-    B580 = "{source}: of {n:,} texts, {left:,} did not fail, and all of these are blank or near-duplicates of annotated texts. Expected texts that are new: choose others, or leave out --annotated."
     B630 = "--xrefs: the knowledge base ({kb}) has no cross-references. Leave the option out, or build the knowledge base from a source with cross-references (`bioel kb build`)."
     B606 = "{path} has no vocabulary {unknown}; it has {known}. Correct --vocabulary, or download the vocabulary from Athena."
     B637 = "The id {id!r:.80} was retired in the knowledge base {kb} without a replacement. Ids to consider instead: {others}. Choose one of them, or search by name."
@@ -342,4 +341,3 @@ class Warnings(metaclass=_Coded):
     W478 = "{path}: synonyms were split at {used!r}; rows with a semicolon there: {semicolons:,}, with a bar: {bars:,}. If this is wrong, build again with --synonym-separator TEXT."
     W479 = "{path}: {what} that are not read: {n:,} ({names})."
     W480 = "--kb names the label {label!r}, but no gold mention has it (their labels: {known}), and the pipeline does not find it. If you mean one of these: --kb LABEL={folder}"
-    W580 = "{model} has no detector, so there are no probabilities of mentions: texts are ordered by the scores of links, new concepts and new words."

@@ -14,7 +14,6 @@ from contextlib import closing
 from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
-from itertools import islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from spacy_bioel.export.rows import LinkedText
 
 MentionSource = StrEnum("MentionSource", ["FOUND", "GIVEN"])
-AnnotationTool = StrEnum("AnnotationTool", ["PRODIGY", "DOCCANO"])
 
 
 @partial(console.expand_options, plugins=option_classes())
@@ -232,53 +230,6 @@ def _model_and_input(arguments: list[str]) -> tuple[str, str]:
     if len(models) > 1 or is_text or (not models and (is_model or source == "starter")):
         raise BioelError(Errors.B335.format(found=" ".join(arguments)))
     return (models[0] if models else "starter"), source
-
-
-def suggest_command(
-    arguments: Annotated[list[str], Argument(metavar="[MODEL] TEXTS", help="As for `bioel link`.")],
-    output: Annotated[Path, Option("--output", "-o", help="Output file; -: stdout.")] = Path("-"),
-    to: Annotated[AnnotationTool, Option(help="Format of the output.")] = AnnotationTool.PRODIGY,
-    limit: Annotated[int | None, Option("--limit", "-n", min=1, help="Default: all.")] = None,
-    annotated: Annotated[Path | None, Option(help="Corpus that is annotated already.")] = None,
-    preset: console.Preset = None,
-    code: console.Code = None,
-    format: console.Format = None,
-) -> None:
-    """Order texts for annotation, without near-duplicates, and annotate them as a first draft.
-
-    First come texts with mentions whose probability is near the detector's threshold, with links
-    whose candidates are nearly tied or near the NIL threshold, and with new words and concepts.
-    After corrections, `bioel convert` reads the texts back. The format of doccano has no ids.
-
-    Example: `bioel suggest notes.txt -o to_annotate.jsonl -n 50`
-    """
-    from spacy_bioel.cli import inputs
-    from spacy_bioel.corpus import read_texts
-    from spacy_bioel.export.rows import Totals, check_linker, link_texts
-    from spacy_bioel.export.suggest import choose_texts, link_with_doubts, to_task
-    from spacy_bioel.loading import find_detector
-
-    model, source = _model_and_input(arguments)
-    console.check_distinct([source, annotated, code], [output])
-    if preset and not format and inputs.is_plain_text(source):
-        format = "whole"
-    documents = inputs.stream_documents(source, format)
-    known = list(read_texts(annotated)) if annotated else []
-    nlp = inputs.load_model(model, preset=preset)
-    check_linker(nlp)
-    linked, texts = tee(link_texts(nlp, documents, link_all=link_with_doubts))
-    total = inputs.count_input(inputs.stream_documents, source, format)
-    inputs.write_links(linked, {}, totals := Totals(), total=total)  # shows progress and failures
-    usable = [text for text in texts if text.error is None]
-    chosen = list(islice(choose_texts(usable, known), limit))
-    if not chosen:
-        raise BioelError(Errors.B580.format(source=source, n=totals.documents, left=len(usable)))
-    with console.writing(output) as file:
-        for text in chosen:
-            file.write(json.dumps(to_task(nlp, text, tool=to), ensure_ascii=False) + "\n")
-    if find_detector(nlp) is None:
-        console.show_note(Warnings.W580.format(model=model))
-    console.show_note(f"{len(chosen):,} of {console.count_of(totals.documents, 'text')} suggested.")
 
 
 def explain_command(

@@ -214,7 +214,6 @@ def link_texts(
     *,
     batch_size: int = 64,
     n_process: int = 1,
-    link_all: LinkAll | None = None,
 ) -> Generator[LinkedText, None, None]:
     """Link documents in order. A failed document does not affect other documents.
 
@@ -229,11 +228,10 @@ def link_texts(
         is exhausted or closed. They save time only on idle cores: 5,000 sentences took 5.4 seconds
         of processor time in two processes with the starter, and 4.6 in one. With the `spawn`
         start method, each process loads the pipeline first.
-    link_all (LinkAll | None): Runs the pipes on a batch and returns the links; None: as they are.
     YIELDS (LinkedText): One per document.
     RAISES BioelError: [B250] if a worker process died.
     """
-    work = partial(_link_batch, nlp, _make_doc, link_all or _run_pipes)
+    work = partial(_link_batch, nlp, _make_doc, _run_pipes)
     return _map_batches(work, documents, batch_size, n_process)
 
 
