@@ -99,7 +99,6 @@ PAGES = (
     # After "errors", which writes the scores.
     Shown("card", "templates/card.html", "card pipeline scores.json --name small --replace", "svg"),
     Shown("check", "templates/table.html", "check answer.md --all -o check.html"),
-    Shown("kb", "templates/report.html", "kb info starter:mesh --html kb.html"),
     Shown(
         "corpus",
         "templates/report.html",

@@ -6,7 +6,6 @@ contents of a knowledge base. `bioel verify` checks saved pipelines and knowledg
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import repeat
@@ -19,10 +18,6 @@ from typer import Argument, Exit, Option
 from spacy_bioel.cli import console
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, corrected, search_names
 from spacy_bioel.kb.vector_files import describe_vectors
-
-_NOT_ON_PAGE = ("schema", "normalizer", "generation", "types")
-_BRANCHES = "Concepts by branch; a concept may be in several."
-_MAX_BRANCH_LEVELS = 10  # of branches that are replaced by those below them
 
 MEANINGS_OF_COUNTS = {
     "records": "records read",
@@ -74,29 +69,20 @@ def list_kbs(json_file: console.Json = None) -> None:
 def info(
     kb: console.Kb,
     json_file: console.Json = None,
-    html: console.Html = None,
     verify: Annotated[
         bool, Option("--verify", help="Also compare the checksums of all files.")
     ] = False,
 ) -> None:
     """Show a knowledge base's sources, counts and vectors, and verify its files on request.
 
-    The page of --html also shows the concepts by branch, type and prefix, the names per concept,
-    and the names that several concepts share.
-
-    Example: `bioel kb info starter:mesh --html mesh.html`
+    Example: `bioel kb info starter:mesh`
     """
-    console.check_distinct([], [json_file, html])
+    console.check_distinct([], [json_file])
     base = open_kb_argument(kb)
     about = describe_kb(base)
     if verify:
         base.verify(homes=True)
         about["verified"] = True
-    if html is not None:
-        facts = [row for row in _info_rows(about, kb=kb) if row[0] not in _NOT_ON_PAGE]
-        charts, tables = _charts(base, about["types"])
-        title = f"Knowledge base {Path(kb).name}"
-        console.write_page(html, title=title, facts=facts, charts=charts, tables=tables)
     if console.write_json(json_file, about):
         console.show_table(("field", "value"), _info_rows(about, kb=kb), title="Knowledge base")
 
@@ -123,62 +109,6 @@ def describe_kb(base: KnowledgeBase) -> dict[str, Any]:
     about["names_of_sources"] = dict(zip(base.sources, n_per_source, strict=True))
     about["vectors"] = describe_vectors(base)
     return about
-
-
-def _charts(base: KnowledgeBase, types: dict[str, int]) -> tuple[list[Any], list[Any]]:
-    """Return the charts and tables of a knowledge base, for `console.write_page`."""
-    from spacy_bioel.export.pages import bins_of
-
-    n_concepts, rows = np.diff(base.name_offsets), []
-    shared = np.flatnonzero(n_concepts > 1)
-    for name in shared[np.argsort(-n_concepts[shared], kind="stable")[:30]]:
-        concepts = base.concepts_of_names(np.array([name]))[1].tolist()
-        lines = [f"{base.ids[concept]} {base.preferred_name(concept)}" for concept in concepts]
-        rows.append((base.name(name), f"{len(lines):,}", "\n".join(_shorten_list(lines, 5))))
-    numbers = np.diff(base.concept_offsets), n_concepts[shared]
-    [n_names], [n_shared] = (bins_of(Counter(column.tolist())) for column in numbers)
-    prefixes = Counter(id.rpartition(":")[0] for id in base.ids)
-    charts = [
-        ("Concepts by number of names.", ("names", "concepts"), list(n_names.items())),
-        ("Ambiguous names by number of concepts.", ("concepts", "names"), list(n_shared.items())),
-        *([(_BRANCHES, ("branch", "concepts"), branches)] if (branches := _branches(base)) else []),
-        ("Concepts by type, as in the source.", ("type", "concepts"), Counter(types).most_common()),
-        ("Concepts by prefix.", ("prefix", "concepts"), prefixes.most_common()),
-    ]
-    title = f"Names that the most concepts share ({len(rows):,} of {len(shared):,})"
-    return charts, [(title, ("Name", "Number", "Concepts"), rows)] if rows else []
-
-
-def _branches(base: KnowledgeBase) -> list[tuple[str, int]]:
-    """Count the concepts in each branch, which is a root with all concepts below it.
-
-    A branch of three quarters of the concepts, such as that of the only root, is replaced by those
-    below it. Concepts without parents and children do not count here.
-    """
-    is_child, rows = np.diff(base.parent_offsets) > 0, list[tuple[str, int]]()
-    starts = base.parent_offsets[:-1][is_child]
-    n_children = np.bincount(base.parents, minlength=len(base))
-    branches = np.flatnonzero(~is_child & (n_children > 0))
-    n_related = np.count_nonzero(is_child | (n_children > 0))
-    for _ in range(_MAX_BRANCH_LEVELS if len(branches) else 0):
-        branches = branches[np.argsort(-n_children[branches], kind="stable")[:64]]
-        bits, before = np.uint64(1) << np.arange(len(branches), dtype=np.uint64), None
-        found = np.zeros(len(base), dtype=np.uint64)  # in each concept, a bit for each branch
-        found[branches] = bits
-        while before is None or (found != before).any():
-            before = found.copy()
-            found[is_child] |= np.bitwise_or.reduceat(found[base.parents], starts)
-        counts = np.array([np.count_nonzero(found & bit) for bit in bits])
-        names = map(base.preferred_name, branches.tolist())
-        rows = sorted(zip(names, counts.tolist(), strict=True), key=lambda row: -row[1])
-        most, rest = counts.argmax(), int(np.count_nonzero(found == 0))
-        rows += [("(in no branch shown)", rest)] if rest else []
-        below = base.children_of(int(branches[most]))
-        below = below[n_children[below] > 0]
-        if 4 * counts[most] < 3 * n_related or not len(below):
-            break
-        branches = np.union1d(np.delete(branches, most), below)
-    return rows
 
 
 def _info_rows(about: dict[str, Any], *, kb: str) -> Iterator[tuple[str, str]]:

@@ -75,65 +75,6 @@ def kb(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture()
-def kb_page(bioel, kb, tmp_path) -> Path:
-    bioel("kb", "info", kb, "--html", tmp_path / "kb.html")
-    return tmp_path / "kb.html"
-
-
-def test_a_knowledge_base_in_charts(kb_page):
-    text = kb_page.read_text("utf8")
-    branches = bars_of(kb_page, "Concepts by branch; a concept may be in several.")
-    # The only root with children has most concepts, so the branches below it are shown.
-    head = f"head {SCRIPT}"
-    assert branches == {head: 3, "limb": 2, "(in no branch shown)": 3}
-    assert bars_of(kb_page, "Concepts by type, as in the source.") == {"T": 6, "U": 2}  # inherited
-    assert bars_of(kb_page, "Concepts by prefix.") == {"HP": 6, "MONDO": 1}
-    assert bars_of(kb_page, "Concepts by number of names.") == {"1": 3, "2": 3, "4": 1, "3": 0}
-    assert "<strong>Ambiguous names by number of concepts:</strong> 3 (all 1)." in text
-    assert "Names that the most concepts share (1 of 1)" in text
-    assert ">MONDO:1</a> alone" in text and "made &lt;b&gt;" in text and "CC0" in text
-    assert SCRIPT not in text and HEBREW in text
-    assert '<th scope="row">retired ids that resolve to a concept</th><td>1</td>' in text
-
-
-def test_a_knowledge_base_with_200_types_many_roots_and_no_shared_names(bioel, tmp_path):
-    concepts = [
-        Concept(f"{i}", (f"name {i}",), (f"type {i % 200}",), (f"{i % 100}",) if i > 99 else ())
-        for i in range(300)
-    ]
-    build_kb(concepts, tmp_path / "kb")
-    page = tmp_path / "kb.html"
-    bioel("kb", "info", tmp_path / "kb", "--html", page)
-    text = page.read_text("utf8")
-    bars = bars_of(page, "Concepts by type, as in the source. The first 30 of 200.")
-    assert len(bars) == 30 and set(bars.values()) == {2} and text.count('scope="row">') >= 200
-    assert "<strong>Ambiguous names by number of concepts:</strong> none." in text
-    assert "Names that the most" not in text
-
-
-def test_a_branch_of_half_of_the_concepts_is_shown(bioel, tmp_path):
-    concepts = [Concept("X:0", ("root",)), Concept("X:1", ("nervous system",), parents=("X:0",))]
-    concepts += [Concept(f"X:{n}", (f"leaf {n}",), parents=("X:0",)) for n in range(2, 6)]
-    concepts += [Concept(f"X:{n}", (f"nerve {n}",), parents=("X:1",)) for n in range(6, 9)]
-    concepts += [Concept("X:9", ("deep",), parents=("X:8",))]
-    build_kb(concepts, tmp_path / "kb")
-    bioel("kb", "info", tmp_path / "kb", "--html", tmp_path / "kb.html")
-    branches = bars_of(tmp_path / "kb.html", "Concepts by branch; a concept may be in several.")
-    assert branches == {"nervous system": 5, "(in no branch shown)": 5}
-
-
-def test_branches_of_a_cycle_end(bioel, tmp_path):
-    concepts = [
-        Concept("X:0", ("root",)),
-        Concept("X:1", ("one",), parents=("X:0", "X:2")),
-        Concept("X:2", ("two",), parents=("X:1",)),
-    ]
-    build_kb(concepts, tmp_path / "kb")
-    bioel("kb", "info", tmp_path / "kb", "--html", tmp_path / "kb.html")
-    assert "Concepts by branch" in (tmp_path / "kb.html").read_text("utf8")
-
-
 @pytest.mark.parametrize(
     ("numbers", "bins"),
     [
@@ -284,13 +225,13 @@ def test_reports_begin_with_a_chart_of_all_verdicts(bioel, kb, reports, tmp_path
 
 @needs("curation")
 @needs("clinical")
-def test_the_pages_in_a_browser(bioel, kb, kb_page, corpus, patients, reports, tmp_path):
+def test_the_pages_in_a_browser(bioel, kb, corpus, patients, reports, tmp_path):
     corpus_page, patient_page = tmp_path / "corpus.html", tmp_path / "patients.html"
     bioel("corpus", "check", *corpus, "--kb", kb, "--html", corpus_page)
     bioel("patient", kb, patients, "-o", patient_page)
     open_all = 'document.querySelectorAll("details").forEach(e => e.open = true)'
     with chromium() as browser:
-        for page in (kb_page, corpus_page, patient_page, *reports):
+        for page in (corpus_page, patient_page, *reports):
             check_page(browser, page.as_uri(), use=lambda page: page.evaluate(open_all))
         page = browser.new_page()
         page.goto(reports[0].as_uri())
