@@ -62,10 +62,6 @@ def link_command(
             "Default: JSON lines to stdout.",
         ),
     ] = None,
-    html: Annotated[
-        Path | None,
-        Option(metavar="OUT.html", help="Also write an HTML page of texts and candidates."),
-    ] = None,
     mentions: Annotated[
         MentionSource,
         Option(help="given: link the mentions annotated in INPUT instead of finding mentions."),
@@ -145,7 +141,7 @@ def link_command(
     is_given = mentions is MentionSource.GIVEN
     if preset and not format and inputs.is_plain_text(source):
         format = "whole"
-    outputs = inputs.outputs_of(output or ["-"], html, xrefs=xrefs)
+    outputs = inputs.outputs_of(output or ["-"], xrefs=xrefs)
     console.check_distinct([source, code], [*outputs, skip_bad])
     run = LinkRun(model, preset, is_given, outputs)
     for of_plugin in plugins:
@@ -158,7 +154,6 @@ def link_command(
     if engine != LOCAL:
         link_file = load_registered(ENGINES, engine)
         unsuited = {
-            "--html": html is not None,
             "--format": format is not None,
             "--kb": bool(kb),
             "--xrefs": xrefs,

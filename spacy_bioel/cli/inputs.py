@@ -341,7 +341,7 @@ def _is_plain(path: Path, format: str | None) -> bool:
         return True
 
 
-def outputs_of(names: Sequence[str], html: Path | None, *, xrefs: bool) -> dict[str, str]:
+def outputs_of(names: Sequence[str], *, xrefs: bool) -> dict[str, str]:
     """Map each output name to the suffix that selects its format.
 
     xrefs (bool): Whether cross-references are written.
@@ -354,8 +354,6 @@ def outputs_of(names: Sequence[str], html: Path | None, *, xrefs: bool) -> dict[
             refuse_if_missing(FORMATS, suffix)
         if xrefs and suffix not in WITH_XREFS:
             raise BioelError(Errors.B324.format(path=name, option="--xrefs"))
-    if html is not None:
-        outputs[str(html)] = ".html"
     return outputs
 
 

@@ -17,7 +17,6 @@ COMMANDS = {
     "link kb in.csv -o out.tsv --skip-bad out.tsv": ("B555", "out.tsv"),
     "link kb in.csv -o out.tsv -o ./out.tsv": ("B555", "./out.tsv"),
     "link kb in.csv -o in.csv": ("B493", "in.csv"),
-    "link kb in.csv --html in.csv": ("B493", "in.csv"),
     "link kb in.csv --code rules.py --skip-bad rules.py": ("B493", "rules.py"),
     "explain kb Gout --json out.html --html out.html": ("B555", "out.html"),
     "kb build kbx in.csv --skip-bad in.csv": ("B493", "in.csv"),

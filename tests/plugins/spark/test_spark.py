@@ -185,10 +185,6 @@ def test_what_the_job_cannot_do(spark, model, source, tmp_path, capsys):
         (["in.txt", "-o", "out.jsonl"], "[B196] --engine spark does not support the input in.txt,"),
         (["in.jsonl"], "support the output -, expected a name that ends in"),
         (
-            ["in.jsonl", "-o", "out.jsonl", "--html", "x.html"],
-            "spark does not support --html",
-        ),
-        (
             ["in.jsonl", "-o", "out.jsonl", "--n-process", "2"],
             "not support --n-process, expected",
         ),
