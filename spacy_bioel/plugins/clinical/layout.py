@@ -37,7 +37,7 @@ _BOX = re.compile(r"[\[(☐☑☒□■](?:(?<=\[)[ \txX✓✔]?\]|(?<=\()[ xX�
 _TERSE_END = re.compile(
     r"\.(?<=[a-z]{4}\.)(?<!\bresp\.)(?<!\btemp\.)(?<!\bincl\.)(?<!\bhosp\.)(?<!\bcont\.)"
     r"(?<!\bfreq\.)(?<!\bprev\.)(?<!\bprob\.)(?<!\bdiag\.)(?<!\babdo\.)(?<!\bdept\.)"
-    r"(?<!\bassoc\.)(?<!\bapprox\.)(?<!\boccas\.)(?:[ \t]+(?=[a-z])|(?=[A-Z][a-z]{2}))"
+    r"(?<!\bassoc\.)(?<!\bapprox\.)(?<!\boccas\.)(?:\s+(?=[a-z])|(?=[A-Z][a-z]{2}))"
 )
 _DASHED_KEY = re.compile(r"[A-Z][A-Za-z/&' ]{1,30}[ \t][-–—]{1,2}[ \t]")
 _LATER_ITEM = re.compile(r"[ ](?<![ ]{2})[ ]++(?=\d{1,2}[.)][ ])")  # "1) gout  2) asthma"
@@ -184,7 +184,7 @@ class _Reader:
             self._close(line)
             n_rows = self._n_rows(index) if line.by else 0
             last = index + (n_rows or 1)
-            while not n_rows and last < len(self.lines) and self._continues(last):
+            while not n_rows and last < len(self.lines) and self._continues(index, last):
                 last += 1
             end = self.lines[last - 1].end
             if n_rows:
@@ -196,8 +196,8 @@ class _Reader:
             index = last
         return self.root
 
-    def _continues(self, index: int) -> bool:
-        """Whether a line continues the one before it."""
+    def _continues(self, first: int, index: int) -> bool:
+        """Whether a line continues the one before it, in a paragraph with this first line."""
         before, line = self.lines[index - 1 : index + 1]
         if line.after_blank or line.is_item or line.start in self.is_border:
             return False
@@ -213,7 +213,9 @@ class _Reader:
         if is_full or _UNFINISHED.search(self.text[before.start : before.end][-8:]):
             return not self._n_rows(index)
         is_list = max(len(words), len(words_below)) <= _MAX_WORDS_IN_LIST
-        if self.text[line.start].isupper() or (is_list and words_below[0] not in _CONTINUING):
+        is_terse = self.text[self.lines[first].start].islower()  # a note without capitals
+        is_terse &= words_below[0] not in _CONTINUING
+        if is_terse or self.text[line.start].isupper() or (is_list and words_below[0] not in _CONTINUING):
             return False
         # After a head and inside the list below it, each short line is an item.
         top = self.open[-1]
