@@ -35,7 +35,7 @@ class Mark(NamedTuple):
 # Text that follows "no" and "denies" if they are answers.
 AFTER_ANSWER = re.compile(
     r"[^\S\n]*(?:\.(?! of\b)|[,;)(]|[/|]\s|\n(?![^\S\n]*[a-z])|\Z|--?\s"
-    r"|(?:since|now|today|currently|recently|at|ever|in|by|after|with|heard|seen)\b"
+    r"|(?:since|now|today|currently|recently|at|ever|in|by|after|with)\b|\s(?:heard|seen)\b(?=[^\S\n]*(?:[.,;\n]|\Z))"
     r"|\s[A-Z][\w -]{0,30}[:?])"
 )
 _AFTER_AMOUNT = re.compile(

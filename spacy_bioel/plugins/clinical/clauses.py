@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 Found = tuple[int, int, str]  # start, end and status
 
 _TOKEN = re.compile(
-    r"[a-z]{2,30}-[ \t]*\r?\n[ \t]*[a-z]{2,30}\b|can(?=not\b)|\w+?(?=n['’]t\b)|n['’]t\b|\b[a-z]/[a-z]{1,2}\b|r/o'd|['’](?:s|re|ve)\b|\w+|-ve\b|\S",
+    r"[a-z]{2,30}-[ \t]*\r?\n[ \t]*[a-z]{2,30}\b|can(?=not\b)|\w+?(?=n['’]t\b)|n['’]t\b|\b[a-z]/[a-z]{1,2}\b|r/o'd|\bw/(?=\s)|['’](?:s|re|ve)\b|\w+|-ve\b|\S",
     re.I,
 )
+_YEAR = re.compile(r"(?:19|20)\d\d")
 _STOPS = frozenset(".;:?!|")
 _AUXILIARY = frozenset(("be", "have", "do", "may", "modal", "can"))
 _LIGHT = frozenset(("det", "own", "adverb", "number", "time", "-", '"', "'"))
@@ -67,6 +68,7 @@ class Sentence:
         self.names: list[str] = []
         self.spans: list[tuple[int, int]] = []
         self.cues: dict[int, tuple[int, list[Cue]]] = {}
+        self.n_mentions = len(mentions)
         self.found: dict[int, list[Found]] = {}
         options: list[Sequence[Cue]] = []
         start, end = span
@@ -117,6 +119,8 @@ class Sentence:
         for i, name in enumerate(self.names):
             if name == "kin":
                 self._relative(i)
+            elif name == "number" and _YEAR.fullmatch(self.words[i]):
+                self._year(i)
             elif name == "not":
                 self._negation(i)
             elif name == "may" or self.words[i] == "could":
@@ -142,6 +146,14 @@ class Sentence:
             k in inside or name not in ("word", "change", "say") or word in fillers
             for k, (word, name) in enumerate(zip(self.words, self.names, strict=True))
         )
+
+    def goes_on(self, start: int) -> bool:
+        """Whether the words behind a mention say that it is treated: "gout on allopurinol"."""
+        places = [place for place, _ in self.spans]
+        k = bisect_left(places, start) + 1
+        is_treated = self.words[k : k + 1] == ["on"] and self.name(k + 1) in ("word", "m")
+        inside = self.words[k : k + 4]
+        return is_treated or any(w.startswith(("controlled", "ongoing", "stable")) for w in inside)
 
     def _give(self, status: str, targets: Sequence[int], first: int, last: int) -> bool:
         if status:
@@ -185,6 +197,10 @@ class Sentence:
                     break
             elif k + 1 < i and self.name(k + 1) == "to" and k in self.cues:
                 group.doubted |= any(cue.says == "uncertain" for cue in self.cues[k][1])
+            elif name in ("word", "det") and self.name(k - 1) in (*_AUXILIARY, "not") and (
+                k + 1 < i or name == "det"
+            ):
+                pass  # an adverb: "has therefore been"
             elif name not in ("adverb", "time") and not (word == "since" and self.name(k - 1) == "have"):
                 break
             group.start = k
@@ -198,7 +214,7 @@ class Sentence:
         """Whether "to" follows a verb with the same subject: "appears to have"."""
         if self.name(k - 1) in (*_AUXILIARY, "fail", "not"):
             return True
-        return k - 1 in self.cues and self.cues[k - 1][1][0].kind in ("verb", "adjective", "item")
+        return k - 1 in self.cues and self.cues[k - 1][1][0].kind in ("verb", "object", "adjective", "item")
 
     def _status(self, cue: Cue, group: _Group) -> str:
         if group.over:
@@ -211,7 +227,7 @@ class Sentence:
 
     def _verb(self, i: int, end: int, cue: Cue) -> None:
         """A verb governs its object; a passive one, its subject."""
-        if self.name(i - 1) in ("det", "own") and self.words[end - 1] != "had":
+        if end - i == 1 and self.name(i - 1) in ("det", "own") and self.words[end - 1] != "had":
             return  # a noun: "the report"
         group = self._group(i)
         is_participle = self.words[i].endswith(_PARTICIPLE)
@@ -224,22 +240,33 @@ class Sentence:
         given = status if status != "+" else ""
         has_pronoun = any(word in ("it", "them") for word in self.words[i : end + 1])
         is_passive = is_participle and not has_pronoun and (group.passive or (is_last and not group.has_subject))
-        if is_passive and after != "to":
+        if is_passive and cue.says == "uncertain" and after in ("det", "m"):
+            is_passive = False  # "considered a seizure"
+        if is_passive and after != "to" and cue.kind == "verb":
             if self._give(given, self._backward(group.start, self.words[group.start]), i, end):
                 return
-            if is_last and self.words[end : end + 1] not in (["with"], ["as"], [","], [":"]):
+            if is_last and self.words[end : end + 1] not in (["with"], ["as"], ["by"], [","], [":"]):
                 return
         first = group.start if group.negated or group.modal else i
         targets = self._forward(end, given)
+        if not targets and self.name(i - 1) == "to" and group.start < i - 1:
+            targets = self._backward(group.start, "is")  # "is difficult to exclude"
         if not targets and has_pronoun:
             targets = self._last(i)
         self._give(given, targets, first, end)
 
     def _state(self, i: int, end: int, cue: Cue) -> None:
         """A predicate governs its subject."""
-        if self.words[i] == "none" and self.name(i - 1) in ("have", "prep"):  # "he had none"
-            self._give(cue.says, self._last(i), i, end)
-            return
+        if self.words[i] == "none":
+            if self.name(i - 1) in ("have", "prep"):  # "he had none"
+                self._give(cue.says, self._last(i), i, end)
+                return
+            if self.words[end : end + 1] in (["since"], ["subsequently"], ["after"]):
+                self._give("historical", self._last(i), i, end)
+                return
+            if self.name(end) == "have" or self._is_verb(end):
+                self._give(cue.says, self._forward(end + 1, cue.says), i, end)
+                return
         group = self._group(i)
         if group.passive and self.words[i] == "stopped":  # a drug
             return
@@ -272,6 +299,8 @@ class Sentence:
 
     def _item(self, i: int, end: int, cue: Cue) -> None:
         """Governs the noun phrase directly after it."""
+        if self.words[i] == "old" and (self.name(i - 1) == "-" or self.words[i - 1][:2] in ("ye", "mo", "yr")):
+            return
         status = self._status(cue, self._group(i))
         self._give(status, self._forward(end, status, item=True), i, end)
 
@@ -280,8 +309,13 @@ class Sentence:
         status = self._status(cue, self._group(i))
         if status == "+":
             return
+        if self.words[i] == "no" and self.words[i - 1] == "at" and i:  # "at no point"
+            return
         if cue.says == "historical" and self.words[i - 1].startswith(_DURATIONS) and i:
             return  # "a two-day history of"
+        if self.words[i] == "used" and self.name(i - 1) == "pronoun" and self.name(i - 2) == "m":
+            self._give(status, [i - 2], i, end)
+            return
         if end - i == 1 and self.name(i - 1) == "m" and self._is_end(end):  # "nystagmus no"
             self._give(status, [i - 1], i, end)
             return
@@ -297,6 +331,8 @@ class Sentence:
             return
         is_first = all(name in _LIGHT for name in self.names[:i])
         status = self._status(cue, self._group(i))
+        if self.words[i] == "whether" and {"modal", "may"} & {*self.names[end : end + 6]}:
+            status = "hypothetical"
         self._give(status, self._forward(end, status, clause=True, first=is_first), i, end)
 
     def _query(self, i: int, end: int, cue: Cue) -> None:
@@ -318,10 +354,12 @@ class Sentence:
         while self.name(k) in ("adverb", "det"):
             k += 1
         name = self.name(k)
-        is_being = self.name(i - 1) in ("be", "adverb", "m", ",", "and", "or", ".", "end", "pronoun")
+        is_being = self.name(i - 1) in ("be", "adverb", "m", ",", "and", "or", ".", ":", "end", "pronoun")
         if self._is_end(i + 1) and self.name(i - 1) == "be":  # "nystagmus is not."
             self._give("negated", self._backward(i - 1, self.words[i - 1]), i - 1, i + 1)
         elif self.words[k : k + 1] == ["in"] or (
+            name == "m" and k == i + 1
+        ) or (
             is_being and k not in self.cues and (name == "m" or (name == "word" and not self.words[k].endswith(("ed", "ing"))))
         ):
             first = k + 1 if self.words[k : k + 1] == ["in"] else k
@@ -347,7 +385,9 @@ class Sentence:
     def _initial(self, i: int, end: int, cue: Cue) -> None:
         """Governs the clause if it is the first word, or as a verb before its subject."""
         is_inverted = self.names[i] == "modal" and self.name(end) in ("m", "pronoun")
-        if is_inverted or all(name in _LIGHT for name in self.names[:i]):
+        if is_inverted and self.words[end] in ("it", "they") and "m" not in self.names[end:]:
+            self._give(cue.says, self._last(i), i, end)
+        elif is_inverted or all(name in _LIGHT for name in self.names[:i]):
             self._clause(i, end, cue)
 
     def _behind(self, i: int, end: int, cue: Cue) -> None:
@@ -362,7 +402,9 @@ class Sentence:
 
     def _time(self, i: int, end: int, cue: Cue) -> None:
         """A time governs the mentions of its clause."""
-        if self.words[i] == "ago" and not self.words[i - 1].startswith(("year", "month", "week")):
+        if self.words[end - 1] == "was" and self.name(end) not in ("number", "det"):
+            return  # "when he was seen"
+        if self.words[i] in ("ago", "earlier", "before") and not self.words[i - 1].startswith(("year", "yr", "month", "week", "decade")):
             return
         k, targets = i - 1, []
         while k >= 0 and self.names[k] not in _STOPS and self.names[k] not in ("end", "mark"):
@@ -377,6 +419,15 @@ class Sentence:
             targets = self._forward(end, cue.says, clause=True)
         self._give(cue.says, targets, i, end)
 
+    def _year(self, i: int) -> None:
+        """A year behind a mention: "stroke 2012", "her last seizure was in 1994"."""
+        k = i - 1
+        while k >= 0 and (self.names[k] in ("be", "adverb", ",") or self.words[k] in ("in", "on")):
+            k -= 1
+        if self.name(k) == "m":
+            if not any(word.startswith(("diagnos", "start", "beg")) for word in self.words[:i]):
+                self._give("historical", [k], i, i + 1)
+
     # Scopes
 
     def _forward(
@@ -390,7 +441,7 @@ class Sentence:
         """
         found: list[int] = []
         last, blocked, comma, n_commas = "", False, -1, 0
-        is_negated = status == "negated"
+        is_negated, item_start = status == "negated", start
         k, stop = start, min(len(self.names), start + _MAX_WORDS)
         while k < stop:
             name = self.names[k]
@@ -420,13 +471,18 @@ class Sentence:
                     break
                 if self._begins(k + 1):
                     break
+                if is_negated and not any(name == "m" for name in self.names[item_start:k]) and (
+                    self.n_mentions > 1 and not self._closes(k)
+                ):
+                    break
+                item_start = k
                 n_commas += 1
                 comma, blocked, last = len(found), False, "m"
             elif name in ("and", "or", "/"):
                 after = k + 1
                 while self.name(after) == "adverb":
                     after += 1
-                is_phrase = self.name(after) == "prep" and self.words[after] not in ("of", "for")
+                is_phrase = self.name(after) == "prep" and self.words[after] not in ("of", "for", "from")
                 if self._begins(after) or (is_phrase and last and not clause):
                     break
                 comma, blocked, last = (-1 if name == "or" else comma), False, "m"
@@ -459,7 +515,7 @@ class Sentence:
             elif name == "pronoun":
                 if last and not clause:
                     break
-            elif name == "change":
+            elif name == "change" and self.words[k] != "causing":
                 last = name
                 blocked |= is_negated
             elif k in self.cues and last and is_negated is False and self._negates(k):
@@ -472,6 +528,9 @@ class Sentence:
     def _backward(self, start: int, verb: str) -> list[int]:
         """Return the mentions in the subject of the group that begins at a word."""
         k = start - 1
+        if self.name(k) == ",":  # after a relative clause
+            rel = next((n for n in range(k, max(0, k - 14), -1) if self.names[n] == "rel"), 0)
+            k = rel - 1 if rel and self.name(rel - 1) in (",", "m") else k
         skipped = ("adverb", "time", ",", "rel", "and", "not", '"', "-")
         while k >= 0 and (self.names[k] in skipped or self.words[k] in ("but", "then")):
             k -= 1
@@ -482,6 +541,7 @@ class Sentence:
                 k -= 1
         found: list[int] = []
         is_plural = verb in ("are", "were", "have")
+        n_complete = 0
         is_list, list_start, low = False, 0, max(0, k - _MAX_WORDS)
         while k >= low:
             name = self.names[k]
@@ -495,12 +555,13 @@ class Sentence:
             elif name == ",":
                 if not (is_plural or is_list):
                     break
+                n_complete = len(found)
             elif name in ("and", "or", "/"):
-                is_list, list_start = True, list_start or k
+                is_list, list_start, n_complete = True, list_start or k, len(found)
             elif name == "prep":
                 head = self.name(k - 1)
                 if head != "bare" and head in ("m", "word", "change", "kin", "adverb"):
-                    found.clear()
+                    del found[n_complete:]
             elif name in _STOPS or name in ("end", "mark", "rel", "pronoun", "to", "("):
                 break
             elif name in _AUXILIARY or (k in self.cues and self._ends_subject(k)):
@@ -515,13 +576,13 @@ class Sentence:
         return k + 1 < len(self.names) and len(self.words[k - 1]) < 6
 
     def _ends_subject(self, k: int) -> bool:
-        return any(cue.kind in ("verb", "state", "phrase", "clause", "adjective") for cue in self.cues[k][1])
+        return any(cue.kind not in ("item", "behind", "query", "time", "person") for cue in self.cues[k][1])
 
     def _negates(self, k: int) -> bool:
         return any(cue.says == "negated" for cue in self.cues[k][1])
 
     def _is_predicate(self, k: int) -> bool:
-        return k in self.cues and any(c.kind in ("verb", "state", "adjective") for c in self.cues[k][1])
+        return k in self.cues and any(c.kind in ("verb", "object", "state", "adjective") for c in self.cues[k][1])
 
     def _is_verb(self, k: int) -> bool:
         """Whether a word is a finite verb: after a noun, and no participle behind it."""
@@ -584,15 +645,16 @@ class Sentence:
         if self.name(i - 2) == "and" and self.name(i - 3) == "pronoun":  # "he and his brother"
             return False
         k = i - 1
-        while self.name(k) in ("det", "own", "word", "number", "adverb", "-") and k >= 0:
-            if self.names[k] == "word" and self.words[k] not in _OF_KIN:
+        while self.name(k) in ("det", "own", "word", "bare", "number", "adverb", "-") and k >= 0:
+            if self.names[k] in ("word", "bare") and self.words[k] not in _OF_KIN:
                 break
             k -= 1
         before = self.words[k] if k >= 0 and self.name(k) in ("prep", "to") else ""
         is_weak = self.words[i] in _WEAK_KIN and not any(
-            self.names[n] in ("own", "number") or self.words[n] in ("a", "the", "both", "neither", "no")
+            self.names[n] in ("own", "number") or self.words[n] in _QUALIFIERS
             for n in range(k + 1, i)
         )
+        is_weak &= not (self.words[i] == "family" and self.words[i - 1] == "the")
         if is_weak or (self.words[i] == "family" and before not in ("in", "of")):
             return False
         if before in ("in", "affecting"):
@@ -608,6 +670,8 @@ class Sentence:
                 q = next((n for n in range(q, len(self.names)) if self.names[n] == ")"), q) + 1
             elif name == "," and (behind := self._appositive(q)):
                 q = behind
+            elif name == "prep" and "side" in self.words[q : q + 6]:
+                q += self.words[q:].index("side") + 1
             elif name in ("rel", "adverb", "own", "det", "number", "time", "kin") or (
                 name in (",", "and", "or") and self._is_subject(q + 1)
             ):
@@ -623,7 +687,9 @@ class Sentence:
                 verb += 1
             if self.name(verb) in ("say", "word") and name != "have" and self.words[verb].endswith("ing"):
                 return False
-            if self.name(verb) == "say" or (self._is_predicate(verb) and self.name(verb - 1) in (
+            if self.words[verb : verb + 2] == ["said", "to"]:
+                pass
+            elif self.name(verb) == "say" or (self._is_predicate(verb) and self.name(verb - 1) in (
                 "have", "not", "do", "can", "adverb") and not self._is_having(verb)):
                 return False
             item = name == "be"
@@ -634,7 +700,7 @@ class Sentence:
             if self.words[q] not in ("with", "of"):
                 return self.is_head and self._give(status, [len(self.names) - 1], i, end)
             q += 1
-        elif name == "undergo" or (q in self.cues and self._negates(q) and self.names[q] != "say"
+        elif name == "undergo" or (name in ("word", "change", "ask") and self._is_action(q)) or (q in self.cues and self._negates(q) and self.names[q] != "say"
                                    and self.cues[q][1][0].kind == "phrase"):
             pass
         elif name != "m":
@@ -652,6 +718,10 @@ class Sentence:
             if self.names[n] == "m" or self.names[n] in _AUXILIARY:
                 return 0
         return 0
+
+    def _is_action(self, k: int) -> bool:
+        """Whether a word after a person is a verb, but not one of saying or bringing."""
+        return k not in self.cues and self.words[k].endswith(("ed", "s", "nt"))
 
     def _is_having(self, k: int) -> bool:
         return self.words[k].startswith(("had", "suffer", "develop", "diagnos", "experienc", "got"))
@@ -678,7 +748,7 @@ class Sentence:
                 break
             elif name == "pronoun" or (name == "kin" and found):
                 break
-            elif name in (",", "and") and (item or self._starts_clause(k + 1)):
+            elif name in (",", "and") and ((item and name == ",") or self._starts_clause(k + 1)):
                 break
             k += 1
         return found
@@ -705,13 +775,15 @@ class Sentence:
 
 
 _DURATIONS = ("minute", "hour", "day", "week", "month", "year", "yr")
-_WEAK_KIN = frozenset("relative relatives parent child children twin twins family sibling sib".split())
+_WEAK_KIN = frozenset("relative relatives parent child children twin twins family".split())
+_QUALIFIERS = frozenset("both neither no maternal paternal degree first affected".split())
 _OF_KIN = frozenset(
     "maternal paternal older younger elder twin half great step first degree second identical late affected neither no".split()
 )
 
 KINDS: dict[str, Callable[[Sentence, int, int, Cue], None]] = {
     "verb": Sentence._verb,
+    "object": Sentence._verb,
     "state": Sentence._state,
     "adjective": Sentence._adjective,
     "item": Sentence._item,

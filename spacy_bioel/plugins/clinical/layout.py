@@ -39,6 +39,7 @@ _TERSE_END = re.compile(
     r"(?<!\bfreq\.)(?<!\bprev\.)(?<!\bprob\.)(?<!\bdiag\.)(?<!\babdo\.)(?<!\bdept\.)"
     r"(?<!\bassoc\.)(?<!\bapprox\.)(?<!\boccas\.)(?:\s+(?=[a-z])|(?=[A-Z][a-z]{2}))"
 )
+_SENTENCE = re.compile(r"[.!?] +[A-Z]")
 _DASHED_KEY = re.compile(r"[A-Z][A-Za-z/&' ]{1,30}[ \t][-–—]{1,2}[ \t]")
 _LATER_ITEM = re.compile(r"[ ](?<![ ]{2})[ ]++(?=\d{1,2}[.)][ ])")  # "1) gout  2) asthma"
 _YES_OR_NO = re.compile(r"[ \t]*(?:yes|no)\b", re.I)
@@ -165,6 +166,7 @@ class _Reader:
         self.boxes = list(_BOX.finditer(text))
         self.lines = list(_lines_of(text))
         longest = max((line.end - line.start for line in self.lines), default=0)
+        self.widths = _widths(text, self.lines)
         self.min_full_length = max(_MIN_FULL_LENGTH, FULL_LINE_RATIO * longest)
         below = [
             text[line.start]
@@ -214,6 +216,8 @@ class _Reader:
             return not self._n_rows(index)
         is_list = max(len(words), len(words_below)) <= _MAX_WORDS_IN_LIST
         is_terse = self.text[self.lines[first].start].islower()  # a note without capitals
+        # A word that had room on the line above is below it on purpose.
+        is_terse |= before.end - before.start + len(words_below[0]) + 3 < self.widths[index]
         is_terse &= words_below[0] not in _CONTINUING
         if is_terse or self.text[line.start].isupper() or (is_list and words_below[0] not in _CONTINUING):
             return False
@@ -450,6 +454,20 @@ def _lines_of(text: str) -> Iterator[_Line]:
         depth = (2 * len(indent.expandtabs(8)) if indent else 0) + (is_item or by != "")
         yield _Line(start, end, depth, text_start, cells, by, after_blank)
         after_blank = False
+
+
+def _widths(text: str, lines: Sequence[_Line]) -> list[int]:
+    """Return the length of the longest line of the paragraph of each line; 0 for prose, in which
+    sentences end within lines."""
+    widths: list[int] = []
+    first = 0
+    for last in (*(i for i, line in enumerate(lines) if line.after_blank and i), len(lines)):
+        block = lines[first:last]
+        is_prose = bool(block) and _SENTENCE.search(text, block[0].start, block[-1].end)
+        widest = 0 if is_prose else max((line.end - line.start for line in block), default=0)
+        widths += [widest] * len(block)
+        first = last
+    return widths
 
 
 def _cells_of(line: str, start: int) -> tuple[Sequence[tuple[int, int]], str]:

@@ -62,7 +62,9 @@ class Lexicon:
         for part in cue.words[1:]:
             limit = at + _MAX_BETWEEN
             while at < len(words) and not _fits(words[at], part):
-                is_between = names[at] in ("adverb", "pronoun", "own", "-") and words[at] != "not"
+                is_between = names[at] in ("adverb", "pronoun", "own", "-") or (
+                    part == "for" and names[at] == "word"
+                )
                 if at == limit or not is_between:
                     return 0
                 at += 1

@@ -69,7 +69,7 @@ class _Note:
         return max(0, bisect_right(self.units, position) - 1)
 
     def context(self, start: int, end: int) -> Context:
-        unit = self.unit_of(start)
+        unit, text = self.unit_of(start), self.text
         cues = list(self._cues_in_unit(start, end, unit))
         if any(status == AFFIRMED for *_, status in cues):
             answer = next(cue[0] for cue in cues if cue[2] == AFFIRMED)
@@ -88,6 +88,8 @@ class _Note:
         )
         if not cues:
             return Context(layout=layout)
+        if any(c[2] == "historical" and text[c[0]] not in "uU" for c in cues) and self._sentence(unit).goes_on(start):
+            cues = [cue for cue in cues if cue[2] != "historical"]
         if self.is_study:  # its patients have no relatives and no past
             cues = [cue for cue in cues if cue[2] not in ("historical", *PERSONS)]
         statuses = {status for *_, status in cues}

@@ -187,7 +187,7 @@ def test_rules_are_saved_with_the_pipeline(nlp, tmp_path):
         ("[]", "list indices"),
         ("{}", "'cues'"),
         ('{"cues": {"negated": {"forward": []}}}', "no longer read"),
-        ('{"cues": [{"kind": "noun", "words": []}]}', "'noun' is not one of verb, state"),
+        ('{"cues": [{"kind": "noun", "words": []}]}', "'noun' is not one of verb, object"),
         ('{"cues": [{"kind": "verb", "words": ["deny"], "says": "no"}]}', "'no' is not one of neg"),
         ('{"cues": [{"kind": "verb", "words": "deny"}]}', "expected a list of phrases, found 'd"),
         ('{"cues": [], "sections": {"past": ["pmh"]}}', "'past' is not one of"),
