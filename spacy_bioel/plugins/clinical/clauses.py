@@ -28,7 +28,7 @@ _YEAR = re.compile(r"(?:19|20)\d\d")
 _STOPS = frozenset(".;:?!|")
 _AUXILIARY = frozenset(("be", "have", "do", "may", "modal", "can"))
 _LIGHT = frozenset(("det", "own", "adverb", "number", "time", "-", '"', "'"))
-_PARTICIPLE = ("ed", "en", "wn", "und", "elt", "ard", "ught", "orne", "ut")
+_PARTICIPLE = ("ed", "en", "wn", "und", "elt", "ard", "ught", "orne", "ut", "set")
 _MAX_WORDS = 120  # words between a cue and a mention
 _CONTRAST = frozenset(
     ("but", "although", "though", "however", "whereas", "while", "yet", "nevertheless", "unlike")
@@ -119,11 +119,14 @@ class Sentence:
         for i, name in enumerate(self.names):
             if name == "kin":
                 self._relative(i)
+            elif name == "number" and self.words[i - 1] == "at" and self.name(i - 2) == "m":
+                if "had" in self.words[max(0, i - 6) : i]:  # "she had mumps at 17"
+                    self._give("historical", [i - 2], i - 1, i + 1)
             elif name == "number" and _YEAR.fullmatch(self.words[i]):
                 self._year(i)
-            elif name == "not":
+            elif name in ("not", "fail"):
                 self._negation(i)
-            elif name == "may" or self.words[i] == "could":
+            elif name in ("may", "can") or self.words[i] == "could":
                 self._guess(i)
             elif name == "mark" and (status := self._marks.get(self.spans[i][0])):
                 self._give(status, self._forward(i + 1, status), i, i + 1)
@@ -147,13 +150,21 @@ class Sentence:
             for k, (word, name) in enumerate(zip(self.words, self.names, strict=True))
         )
 
+    def is_of_patient(self, start: int) -> bool:
+        """Whether the patient is named before a mention, as in a section about the family."""
+        places = [place for place, _ in self.spans]
+        return any(
+            self.words[k] in ("patient", "pt", "proband", "himself", "herself")
+            for k in range(bisect_left(places, start))
+        )
+
     def goes_on(self, start: int) -> bool:
         """Whether the words behind a mention say that it is treated: "gout on allopurinol"."""
         places = [place for place, _ in self.spans]
         k = bisect_left(places, start) + 1
         is_treated = self.words[k : k + 1] == ["on"] and self.name(k + 1) in ("word", "m")
         inside = self.words[k : k + 4]
-        return is_treated or any(w.startswith(("controlled", "ongoing", "stable")) for w in inside)
+        return is_treated or any(w.startswith(("controlled", "ongoing", "stable", "uses", "takes")) for w in inside)
 
     def _give(self, status: str, targets: Sequence[int], first: int, last: int) -> bool:
         if status:
@@ -170,7 +181,10 @@ class Sentence:
         group, k = _Group(i), i - 1
         while k >= 0:
             name, word = self.names[k], self.words[k]
-            if name == "not" or (word == "no" and self.words[k + 1] == "longer"):
+            if k > 1 and self.words[k - 2 : k] == ["at", "no"]:  # "at no time"
+                group.negated, group.start, k = not group.negated, k - 2, k - 3
+                continue
+            if name == "not" or word == "nor" or (word == "no" and self.words[k + 1] == "longer"):
                 group.over |= word == "no"
                 group.negated = not group.negated
             elif word in ("no", "without") and k + 1 == group.start:
@@ -201,7 +215,9 @@ class Sentence:
                 k + 1 < i or name == "det"
             ):
                 pass  # an adverb: "has therefore been"
-            elif name not in ("adverb", "time") and not (word == "since" and self.name(k - 1) == "have"):
+            elif name not in ("adverb", "time") and not (
+                word == "since" and (self.name(k - 1) == "have" or self.words[k - 1] == "long")
+            ):
                 break
             group.start = k
             k -= 1
@@ -238,12 +254,18 @@ class Sentence:
             group.modal |= is_first and not self.words[i].endswith("s")
         status = self._status(cue, group)
         given = status if status != "+" else ""
+        is_this = self.words[group.start - 1] in ("this", "that", "which") and group.start > 0
+        is_this |= self.words[group.start - 1].startswith(("diagnos", "possibil"))
         has_pronoun = any(word in ("it", "them") for word in self.words[i : end + 1])
         is_passive = is_participle and not has_pronoun and (group.passive or (is_last and not group.has_subject))
         if is_passive and cue.says == "uncertain" and after in ("det", "m"):
             is_passive = False  # "considered a seizure"
-        if is_passive and after != "to" and cue.kind == "verb":
-            if self._give(given, self._backward(group.start, self.words[group.start]), i, end):
+        if is_passive and (after != "to" or cue.says == "negated") and cue.kind == "verb":
+            targets = self._backward(group.start, self.words[group.start])
+            before = self.name(group.start - 1)
+            if not targets and (before == "bare" or is_this):
+                targets = self._last(i)
+            if self._give(given, targets, i, end):
                 return
             if is_last and self.words[end : end + 1] not in (["with"], ["as"], ["by"], [","], [":"]):
                 return
@@ -251,6 +273,8 @@ class Sentence:
         targets = self._forward(end, given)
         if not targets and self.name(i - 1) == "to" and group.start < i - 1:
             targets = self._backward(group.start, "is")  # "is difficult to exclude"
+        if not targets and self.name(group.start - 1) == "pronoun" and group.negated:
+            targets = [k for k in [group.start - 2] if self.name(k) == "m"]  # "Ataxia she has not"
         if not targets and has_pronoun:
             targets = self._last(i)
         self._give(given, targets, first, end)
@@ -258,7 +282,7 @@ class Sentence:
     def _state(self, i: int, end: int, cue: Cue) -> None:
         """A predicate governs its subject."""
         if self.words[i] == "none":
-            if self.name(i - 1) in ("have", "prep"):  # "he had none"
+            if self.name(i - 1) in ("have", "be", "prep"):  # "he had none"
                 self._give(cue.says, self._last(i), i, end)
                 return
             if self.words[end : end + 1] in (["since"], ["subsequently"], ["after"]):
@@ -273,7 +297,8 @@ class Sentence:
         if self.is_head and self.name(end) == "m":
             self._give(self._status(cue, group).strip("+"), [len(self.names) - 1], i, end)
             return
-        if not group.has_subject and self.name(end) in ("m", "word", "bare"):
+        is_verb = self.name(i - 1) == "m" and self.words[i].endswith(_PARTICIPLE)
+        if not (group.has_subject or is_verb) and self.name(end) in ("m", "word", "bare"):
             return
         if self._status(cue, group) not in ("", "+"):
             targets = self._backward(group.start, self.words[group.start])
@@ -286,6 +311,11 @@ class Sentence:
     def _adjective(self, i: int, end: int, cue: Cue) -> None:
         """An adjective governs the noun after it, or as a predicate its subject."""
         if self.name(end) in ("m", "word", "bare", "change", "-", "det") and self.words[i] != "gone":
+            if self.name(end) != "m" and not self._forward(end, "", item=True):
+                group = self._group(i)
+                if group.passive:  # "is a less likely alternative"
+                    self._give(self._status(cue, group), self._backward(group.start, "is"), i, end)
+                return
             self._item(i, end, cue)
         elif self.name(end) == "to":
             group, verb = self._group(i), end + 1
@@ -302,12 +332,21 @@ class Sentence:
         if self.words[i] == "old" and (self.name(i - 1) == "-" or self.words[i - 1][:2] in ("ye", "mo", "yr")):
             return
         status = self._status(cue, self._group(i))
+        if status == "negated" and "whether" in self.words[:i]:
+            status = "uncertain"  # "whether A rather than B"
         self._give(status, self._forward(end, status, item=True), i, end)
 
     def _phrase(self, i: int, end: int, cue: Cue) -> None:
         """Governs the list of noun phrases after it."""
         status = self._status(cue, self._group(i))
         if status == "+":
+            return
+        if self.words[i] == "none" and self.words[i - 1] == "in" and i:  # "in none of the samples"
+            self._give(status, self._last(i), i, end)
+            return
+        is_asked = any(word.startswith(("ask", "question")) for word in self.words[:i])
+        if self.words[i] == "no" and is_asked and self._is_end(end):
+            self._give(status, self._last(i), i, end)  # "she answered no"
             return
         if self.words[i] == "no" and self.words[i - 1] == "at" and i:  # "at no point"
             return
@@ -333,7 +372,10 @@ class Sentence:
         status = self._status(cue, self._group(i))
         if self.words[i] == "whether" and {"modal", "may"} & {*self.names[end : end + 6]}:
             status = "hypothetical"
-        self._give(status, self._forward(end, status, clause=True, first=is_first), i, end)
+        targets = self._forward(end, status, clause=True, first=is_first)
+        if self.words[i] == "whether" and self.name(end) in ("det", "own") and self.name(end + 2) == "be":
+            targets = targets[1:]  # "whether the cough is"
+        self._give(status, targets, i, end)
 
     def _query(self, i: int, end: int, cue: Cue) -> None:
         """A question mark before a mention, or behind the last one."""
@@ -347,18 +389,24 @@ class Sentence:
             self._give(cue.says, [i - 1], i, end)
 
     def _negation(self, i: int) -> None:
-        """ "Not" before what is no verb: "is not dyspneic", "not in distress"."""
+        """ "Not" before what is no verb: "is not dyspneic", "not in distress", and "not ... any"."""
+        ahead = self.words[i + 1 : i + 5]
+        if "any" in ahead and "m" not in self.names[i : i + 1 + ahead.index("any")]:
+            first = i + 1 + ahead.index("any")
+            if not any(self.names[n] == "change" for n in range(i, first)):
+                self._give("negated", self._forward(first, "negated", item=True), i, i + 1)
+            return
         if self.words[i + 1 : i + 2] in (["only"], ["just"], ["necessarily"], ["all"], ["every"]):
             return
         k = i + 1
         while self.name(k) in ("adverb", "det"):
             k += 1
         name = self.name(k)
-        is_being = self.name(i - 1) in ("be", "adverb", "m", ",", "and", "or", ".", ":", "end", "pronoun")
+        is_being = self.names[i] == "not" and self.name(i - 1) in ("be", "adverb", "m", ",", "and", "or", ".", ":", "end", "pronoun")
         if self._is_end(i + 1) and self.name(i - 1) == "be":  # "nystagmus is not."
             self._give("negated", self._backward(i - 1, self.words[i - 1]), i - 1, i + 1)
         elif self.words[k : k + 1] == ["in"] or (
-            name == "m" and k == i + 1
+            name == "m" and k == i + 1 and self.names[i] == "not"
         ) or (
             is_being and k not in self.cues and (name == "m" or (name == "word" and not self.words[k].endswith(("ed", "ing"))))
         ):
@@ -373,6 +421,11 @@ class Sentence:
         noun = k + 1
         while self.name(noun) in ("adverb", "det"):
             noun += 1
+        if self.words[k].startswith(("caus", "lead", "produc", "induc")) if k < len(self.words) else False:
+            self._give("hypothetical", self._forward(k + 1, ""), i, k + 1)
+            return
+        if self.names[i] == "can":
+            return
         is_noun = self.name(noun) == "m" or (self.name(noun) == "word" and noun not in self.cues)
         is_cause = self.words[noun : noun + 1] in (["due"], ["secondary"])
         is_verb = self.words[noun : noun + 1] and self.words[noun].endswith(("ed", "ing"))
@@ -384,7 +437,7 @@ class Sentence:
 
     def _initial(self, i: int, end: int, cue: Cue) -> None:
         """Governs the clause if it is the first word, or as a verb before its subject."""
-        is_inverted = self.names[i] == "modal" and self.name(end) in ("m", "pronoun")
+        is_inverted = self.names[i] == "modal" and self.name(end) in ("m", "pronoun", "det")
         if is_inverted and self.words[end] in ("it", "they") and "m" not in self.names[end:]:
             self._give(cue.says, self._last(i), i, end)
         elif is_inverted or all(name in _LIGHT for name in self.names[:i]):
@@ -404,6 +457,10 @@ class Sentence:
         """A time governs the mentions of its clause."""
         if self.words[end - 1] == "was" and self.name(end) not in ("number", "det"):
             return  # "when he was seen"
+        if self.words[end - 1].endswith(("ties", "teens")) and end - i == 2:
+            return  # an age: "a woman in sixties"
+        if self.words[i] == "before" and not self._is_end(end):
+            return
         if self.words[i] in ("ago", "earlier", "before") and not self.words[i - 1].startswith(("year", "yr", "month", "week", "decade")):
             return
         k, targets = i - 1, []
@@ -422,7 +479,9 @@ class Sentence:
     def _year(self, i: int) -> None:
         """A year behind a mention: "stroke 2012", "her last seizure was in 1994"."""
         k = i - 1
-        while k >= 0 and (self.names[k] in ("be", "adverb", ",") or self.words[k] in ("in", "on")):
+        while k >= 0 and (
+            self.names[k] in ("be", "adverb", ",") or self.words[k] in ("in", "on", "treated")
+        ):
             k -= 1
         if self.name(k) == "m":
             if not any(word.startswith(("diagnos", "start", "beg")) for word in self.words[:i]):
@@ -483,7 +542,8 @@ class Sentence:
                 while self.name(after) == "adverb":
                     after += 1
                 is_phrase = self.name(after) == "prep" and self.words[after] not in ("of", "for", "from")
-                if self._begins(after) or (is_phrase and last and not clause):
+                is_clause = self._begins(after) and not (clause and self._is_verb(after))
+                if is_clause or (is_phrase and last and not clause):
                     break
                 comma, blocked, last = (-1 if name == "or" else comma), False, "m"
             elif name == "end" and not (last == "" and self.words[k] in ("due", "secondary")):
@@ -498,6 +558,8 @@ class Sentence:
                     break
                 if self.words[k] == "about":
                     blocked |= bool(last)
+                elif last == "bare" and self.words[k] == "for" and self.words[k - 1][:7] == "diagnos":
+                    blocked = True
                 elif last in ("", "bare") or clause or (status[:4] == "hist" and not item):
                     pass
                 elif self.words[k] == "of" and last != "change":
@@ -531,9 +593,19 @@ class Sentence:
         if self.name(k) == ",":  # after a relative clause
             rel = next((n for n in range(k, max(0, k - 14), -1) if self.names[n] == "rel"), 0)
             k = rel - 1 if rel and self.name(rel - 1) in (",", "m") else k
+        if k > 0 and self.words[k] == "that" and self.names[k - 1] == "m":
+            k -= 1
         skipped = ("adverb", "time", ",", "rel", "and", "not", '"', "-")
+        first = k
         while k >= 0 and (self.names[k] in skipped or self.words[k] in ("but", "then")):
             k -= 1
+        if any(self.words[n] in ("and", "but", "then") for n in range(k + 1, first + 1)):
+            # A predicate without a subject: "was looked for and not found".
+            verb_at = next(
+                (n for n in range(k, max(-1, k - 20), -1)
+                 if self.names[n] in ("m", "end") or self.names[n] in _STOPS or self.names[n] == "be"), -1
+            )
+            k = verb_at if self.name(verb_at) == "be" else k
         while k >= 0 and (self.names[k] in _AUXILIARY or self._is_predicate(k)):
             group = self._group(k)
             k = group.start - 1
@@ -562,8 +634,12 @@ class Sentence:
                 head = self.name(k - 1)
                 if head != "bare" and head in ("m", "word", "change", "kin", "adverb"):
                     del found[n_complete:]
+            elif name == "pronoun" and self.name(k - 1) == "m":  # "the cough he came with"
+                return [k - 1]
             elif name in _STOPS or name in ("end", "mark", "rel", "pronoun", "to", "("):
                 break
+            elif self.name(k - 1) == "m" and k in self.cues and self.words[k].endswith(_PARTICIPLE):
+                pass  # "the mass seen on the scan"
             elif name in _AUXILIARY or (k in self.cues and self._ends_subject(k)):
                 if verb in ("is", "was", "has") and list_start:  # the object of another verb
                     found = [n for n in found if n > list_start]
@@ -630,6 +706,8 @@ class Sentence:
     # Persons
 
     def _person(self, i: int, end: int, cue: Cue) -> None:
+        if self.name(end) == "-" and self.name(end + 1) == "word":  # "donor-derived"
+            return
         self._experience(i, end, cue.says)
 
     def _relative(self, i: int) -> None:
@@ -670,6 +748,8 @@ class Sentence:
                 q = next((n for n in range(q, len(self.names)) if self.names[n] == ")"), q) + 1
             elif name == "," and (behind := self._appositive(q)):
                 q = behind
+            elif name == "prep" and (verb := self._verb_behind(q)):
+                q = verb
             elif name == "prep" and "side" in self.words[q : q + 6]:
                 q += self.words[q:].index("side") + 1
             elif name in ("rel", "adverb", "own", "det", "number", "time", "kin") or (
@@ -687,12 +767,13 @@ class Sentence:
                 verb += 1
             if self.name(verb) in ("say", "word") and name != "have" and self.words[verb].endswith("ing"):
                 return False
-            if self.words[verb : verb + 2] == ["said", "to"]:
-                pass
-            elif self.name(verb) == "say" or (self._is_predicate(verb) and self.name(verb - 1) in (
-                "have", "not", "do", "can", "adverb") and not self._is_having(verb)):
+            is_raising = self.name(verb + 1) == "to" and self.name(verb + 2) in ("have", "be")
+            is_saying = self.name(verb) == "say" or (
+                self._is_verbal(verb) and self.name(verb - 1) != "det" and verb > q
+            )
+            if is_saying and not is_raising and not self._is_having(verb):
                 return False
-            item = name == "be"
+            item = name == "be" and not self.words[verb].endswith("ed")
             q = verb
         elif name in (":", "-"):
             q += 1
@@ -700,12 +781,23 @@ class Sentence:
             if self.words[q] not in ("with", "of"):
                 return self.is_head and self._give(status, [len(self.names) - 1], i, end)
             q += 1
+        elif name == "word" and self.words[q + 1 : q + 2] == ["with"]:  # "home with"
+            q += 2
         elif name == "undergo" or (name in ("word", "change", "ask") and self._is_action(q)) or (q in self.cues and self._negates(q) and self.names[q] != "say"
                                    and self.cues[q][1][0].kind == "phrase"):
             pass
         elif name != "m":
             return self.is_head and self._give(status, [len(self.names) - 1], i, end)
         return self._give(status, self._of_person(q, item), i, end)
+
+    def _verb_behind(self, k: int) -> int:
+        """Return the auxiliary behind a short phrase: "a cousin in Canada is", or 0."""
+        for n in range(k + 1, min(k + 5, len(self.names))):
+            if self.names[n] in _AUXILIARY and self.words[k] != "with":
+                return n
+            if self.names[n] not in ("det", "own", "word", "number"):
+                break
+        return 0
 
     def _appositive(self, k: int) -> int:
         """Return the end of an apposition between commas before a verb: ", aged 12,", or 0."""
@@ -714,17 +806,21 @@ class Sentence:
                 after = n + 1
                 while self.name(after) == "adverb":
                     after += 1
-                return after if self.name(after) in _AUXILIARY else 0
-            if self.names[n] == "m" or self.names[n] in _AUXILIARY:
+                return after if self.name(after) in (*_AUXILIARY, "word") else 0
+            if self.names[n] == "m" or self.names[n] in _AUXILIARY or self.names[n] == "kin":
                 return 0
         return 0
 
     def _is_action(self, k: int) -> bool:
         """Whether a word after a person is a verb, but not one of saying or bringing."""
-        return k not in self.cues and self.words[k].endswith(("ed", "s", "nt"))
+        is_noun = self.name(k + 1) in _AUXILIARY  # "daughter cysts are"
+        return k not in self.cues and self.words[k].endswith(("ed", "s", "nt")) and not is_noun
+
+    def _is_verbal(self, k: int) -> bool:
+        return k in self.cues and self.cues[k][1][0].kind in ("verb", "object")
 
     def _is_having(self, k: int) -> bool:
-        return self.words[k].startswith(("had", "suffer", "develop", "diagnos", "experienc", "got"))
+        return self.words[k].startswith(_HAVING)
 
     def _is_subject(self, k: int) -> bool:
         """Whether another relative, an age or a relative clause follows."""
@@ -755,7 +851,7 @@ class Sentence:
 
     def _starts_clause(self, k: int) -> bool:
         """Whether a new subject or a verb of the patient follows."""
-        if self.name(k) in ("pronoun", "kin", "own") or self.name(k) == "say":
+        if self.name(k) in ("pronoun", "kin", "own", "say") or self.words[k : k + 1] == ["that"]:
             return True
         return self.name(k - 1) == "," and self.name(k) in ("have", "be")
 
@@ -775,6 +871,7 @@ class Sentence:
 
 
 _DURATIONS = ("minute", "hour", "day", "week", "month", "year", "yr")
+_HAVING = ("had", "suffer", "develop", "diagnos", "experienc", "got", "confirm", "document", "prov")
 _WEAK_KIN = frozenset("relative relatives parent child children twin twins family".split())
 _QUALIFIERS = frozenset("both neither no maternal paternal degree first affected".split())
 _OF_KIN = frozenset(

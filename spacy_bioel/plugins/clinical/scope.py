@@ -30,6 +30,10 @@ from spacy_bioel.plugins.clinical.status import Context
 _PEDIGREE_ID = re.compile(r"[IVX]+[-:.]\d+")
 # Text between a mention and its answer or sign, which has no comma or is an enumeration.
 _ENUMERATION = re.compile(r"[^,]*|\s*(?:[,/&]|and\b|or\b).*", re.S)
+_PAST = re.compile(r"pmh|pmhx|hx|p\w+ \w+ history:", re.I)
+_ITEM = re.compile(r"[,;\n]|\.(?=\s)")
+_DATED = re.compile(r"\b(?:19|20)\d\d\b|\baged? \d|\bago\b|\bas (?:an? )?(?:kid|child|baby|teen)|\bprev|ectomy", re.I)
+_MAX_SCOPE = 500
 _PURPOSE = re.compile(r"\b(?:for|to|because|due|regarding|re)\b", re.I)  # in an item to be done
 _COMMENT = re.compile(r"(?<=[\w+-])\s*\([^()]*\)\Z|(?<=\w),.*\Z")  # "Proband (II-1)", "yes, mild"
 _WORD = re.compile(r"[^\W\d_]+")
@@ -81,6 +85,7 @@ class _Note:
             for cue in self._cues_of_layout(path, depth, start):
                 is_past = cue[2] == "historical" and self._is_current(unit)
                 is_over = cue[2] == "negated" and self._sentence(unit).is_contrary(start)
+                is_over |= cue[2] == "family" and self._sentence(unit).is_of_patient(start)
                 if cue[2] != AFFIRMED and not (is_past or is_over):
                     cues.append(cue)
         layout = ", ".join(
@@ -88,6 +93,12 @@ class _Note:
         )
         if not cues:
             return Context(layout=layout)
+        behind = [c for c in cues if c[0] >= end and c[2] in ("negated", "uncertain")]
+        if len({c[2] for c in behind}) > 1:  # "was suspected, but ruled out"
+            last = max(behind)[2]
+            cues = [c for c in cues if c not in behind or c[2] == last]
+        if self._goes_on(path, start, end, unit, cues):
+            cues = [cue for cue in cues if cue[2] != "historical"]
         if any(c[2] == "historical" and text[c[0]] not in "uU" for c in cues) and self._sentence(unit).goes_on(start):
             cues = [cue for cue in cues if cue[2] != "historical"]
         if self.is_study:  # its patients have no relatives and no past
@@ -134,6 +145,23 @@ class _Note:
         merged = self.mentions[bisect_right(self.mentions, (start, len(self.text))) - 1]
         place = max(merged[0], self.units[unit]) if self.units else merged[0]
         yield from self._sentence(unit).found.get(place, ())
+
+    def _goes_on(
+        self, path: Sequence[Node], start: int, end: int, unit: int, cues: Sequence[Found]
+    ) -> bool:
+        """Whether a past disease has no time, while others beside it have: "HTN, stroke 2011"."""
+        past = [c[0] for c in cues if c[2] == "historical"]
+        if not any(p < self.units[unit] or _PAST.match(self.text, p) for p in past):
+            return False
+        ruling = (n for n in reversed(path) if n.kind in ("list", "pair", "section"))
+        node = next(ruling, None)
+        last = self.units[unit + 1] if unit + 1 < len(self.units) else len(self.text)
+        first, last = node.span if node else (self.units[unit], last)
+        first, last = max(first, start - _MAX_SCOPE), min(last, start + _MAX_SCOPE)
+        here = _ITEM.search(self.text, end, last)
+        low = max(self.text.rfind(sign, first, start) for sign in ",;\n:")
+        own = self.text[max(low, first) : here.start() if here else last]
+        return bool(_DATED.search(self.text, first, last)) and not _DATED.search(own)
 
     def _is_current(self, unit: int) -> bool:
         end = self.units[unit + 1] if unit + 1 < len(self.units) else len(self.text)
@@ -227,7 +255,9 @@ class _Note:
         column = self._cues_of_column(table, cell)
         is_named = any(says != AFFIRMED for *_, says in column)
         if not is_first or is_named or any(map(self._is_patient, header[:1])):
-            return [*column, *([] if is_first else self._cues_of_head(*row.parts[0].span))]
+            heads = [(part, self._cues_of_head(*part.span)) for part in row.parts if part.end <= cell.start]
+            rows = [c for part, cues in heads for c in cues if part is row.parts[0] or c[2] in PERSONS]
+            return [*column, *([] if is_first else rows)]
         patients = [name.column for name in header if self._is_patient(name)]
         return self._cues_of_values(
             [
