@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 Found = tuple[int, int, str]  # start, end and status
 
 _TOKEN = re.compile(
-    r"[a-z]{2,30}-[ \t]*\r?\n[ \t]*[a-z]{2,30}\b|can(?=not\b)|\w+?(?=n['’]t\b)|n['’]t\b|\b[a-z]/[a-z]{1,2}\b|r/o'd|\bw/(?=\s)|['’](?:s|re|ve)\b|\w+|-ve\b|\S",
+    r"r/o'd|[a-z]{2,30}-[ \t]*\r?\n[ \t]*[a-z]{2,30}\b|can(?=not\b)|\w+?(?=n['’]t\b)|n['’]t\b|\b[a-z]/[a-z]{1,2}\b|\bw/(?=\s)|['’](?:s|re|ve)\b|\w+|-ve\b|\S",
     re.I,
 )
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _STOPS = frozenset(".;:?!|")
 _AUXILIARY = frozenset(("be", "have", "do", "may", "modal", "can"))
 _LIGHT = frozenset(("det", "own", "adverb", "number", "time", "-", '"', "'"))
-_PARTICIPLE = ("ed", "en", "wn", "und", "elt", "ard", "ught", "orne", "ut", "set")
+_PARTICIPLE = ("ed", "en", "wn", "und", "elt", "ard", "ught", "orne", "ut", "set", "'d")
 _MAX_WORDS = 120  # words between a cue and a mention
 _CONTRAST = frozenset(
     ("but", "although", "though", "however", "whereas", "while", "yet", "nevertheless", "unlike")
@@ -124,6 +124,11 @@ class Sentence:
                     self._give("historical", [i - 2], i - 1, i + 1)
             elif name == "number" and _YEAR.fullmatch(self.words[i]):
                 self._year(i)
+            elif self.words[i] == "nor" and self.name(i + 1) in _AUXILIARY:
+                self._give("negated", self._forward(i + 2, "negated"), i, i + 1)
+            elif self.words[i] == "longer" and self.name(i + 1) == "det":  # "no longer a problem"
+                if self.name(i - 2) == "be":
+                    self._give("historical", self._backward(i - 2, "is"), i - 1, i + 1)
             elif name in ("not", "fail"):
                 self._negation(i)
             elif name in ("may", "can") or self.words[i] == "could":
@@ -184,7 +189,13 @@ class Sentence:
             if k > 1 and self.words[k - 2 : k] == ["at", "no"]:  # "at no time"
                 group.negated, group.start, k = not group.negated, k - 2, k - 3
                 continue
-            if name == "not" or word == "nor" or (word == "no" and self.words[k + 1] == "longer"):
+            if word == "nor":
+                group.negated, group.start = not group.negated, k
+                break
+            if self.words[k - 1 : k + 1] == ["long", "since"]:
+                group.start, k = k - 1, k - 2
+                continue
+            if name == "not" or (word == "no" and self.words[k + 1] == "longer"):
                 group.over |= word == "no"
                 group.negated = not group.negated
             elif word in ("no", "without") and k + 1 == group.start:
@@ -211,12 +222,12 @@ class Sentence:
                     break
             elif k + 1 < i and self.name(k + 1) == "to" and k in self.cues:
                 group.doubted |= any(cue.says == "uncertain" for cue in self.cues[k][1])
-            elif name in ("word", "det") and self.name(k - 1) in (*_AUXILIARY, "not") and (
-                k + 1 < i or name == "det"
-            ):
+            elif name in ("word", "det") and (
+                self.name(k - 1) in (*_AUXILIARY, "not") or self._is_predicate(k - 1)
+            ) and (k + 1 < i or name == "det"):
                 pass  # an adverb: "has therefore been"
             elif name not in ("adverb", "time") and not (
-                word == "since" and (self.name(k - 1) == "have" or self.words[k - 1] == "long")
+                word == "since" and self.name(k - 1) == "have"
             ):
                 break
             group.start = k
@@ -270,7 +281,7 @@ class Sentence:
             if is_last and self.words[end : end + 1] not in (["with"], ["as"], ["by"], [","], [":"]):
                 return
         first = group.start if group.negated or group.modal else i
-        targets = self._forward(end, given)
+        targets = self._asserted(end, self._forward(end, given, clause=cue.kind == "object"))
         if not targets and self.name(i - 1) == "to" and group.start < i - 1:
             targets = self._backward(group.start, "is")  # "is difficult to exclude"
         if not targets and self.name(group.start - 1) == "pronoun" and group.negated:
@@ -304,13 +315,24 @@ class Sentence:
             targets = self._backward(group.start, self.words[group.start])
             self._give(self._status(cue, group), targets, group.start, end)
 
+    def _asserted(self, k: int, targets: list[int]) -> list[int]:
+        """Leave out the subject of a clause that begins at a word: "whether the cough is worse"."""
+        if self.words[k : k + 1] == ["that"]:
+            k += 1
+        is_known = self.name(k) == "own" or self.words[k : k + 1] == ["the"]
+        is_subject = self.name(k + 2) in _AUXILIARY and targets[:1] == [k + 1]
+        return targets[1:] if is_known and is_subject else targets
+
     def _last(self, i: int) -> list[int]:
         """Return the last mention before a word, which a pronoun stands for."""
         return next(([k] for k in range(i - 1, -1, -1) if self.names[k] == "m"), [])
 
     def _adjective(self, i: int, end: int, cue: Cue) -> None:
         """An adjective governs the noun after it, or as a predicate its subject."""
-        if self.name(end) in ("m", "word", "bare", "change", "-", "det") and self.words[i] != "gone":
+        if self.words[end : end + 1] == ["that"]:
+            status = self._status(cue, self._group(i))
+            self._give(status, self._asserted(end, self._forward(end, status, clause=True)), i, end)
+        elif self.name(end) in ("m", "word", "bare", "change", "-", "det"):
             if self.name(end) != "m" and not self._forward(end, "", item=True):
                 group = self._group(i)
                 if group.passive:  # "is a less likely alternative"
@@ -329,6 +351,8 @@ class Sentence:
 
     def _item(self, i: int, end: int, cue: Cue) -> None:
         """Governs the noun phrase directly after it."""
+        if self.words[i] == "non" and self.names[end : end + 2] != ["-", "m"]:
+            return
         if self.words[i] == "old" and (self.name(i - 1) == "-" or self.words[i - 1][:2] in ("ye", "mo", "yr")):
             return
         status = self._status(cue, self._group(i))
@@ -339,8 +363,16 @@ class Sentence:
     def _phrase(self, i: int, end: int, cue: Cue) -> None:
         """Governs the list of noun phrases after it."""
         status = self._status(cue, self._group(i))
-        if status == "+":
+        if status == "+" or (i > 1 and self.words[i - 2 : i + 1] == ["with", "or", "without"]):
             return
+        for k in range(i - 1):  # "it is not that he has no pain": a negation of a clause
+            if self.names[k] == "not" and self.words[k + 1] == "that" and status == "negated":
+                status = "unknown"
+        if self.words[i] == "neither":
+            targets = self._forward(end, status)
+            behind = targets[-1] + 1 if targets else 0
+            if self.words[behind : behind + 1] and self.words[behind].endswith("ed") and not self._is_predicate(behind):
+                return  # "neither A nor B reduced"
         if self.words[i] == "none" and self.words[i - 1] == "in" and i:  # "in none of the samples"
             self._give(status, self._last(i), i, end)
             return
@@ -348,7 +380,11 @@ class Sentence:
         if self.words[i] == "no" and is_asked and self._is_end(end):
             self._give(status, self._last(i), i, end)  # "she answered no"
             return
-        if self.words[i] == "no" and self.words[i - 1] == "at" and i:  # "at no point"
+        if self.words[i] == "no" and self.words[i - 1] == "at" and i:  # "at no time did he have"
+            verb = next((n for n in range(end, min(end + 3, len(self.names)))
+                         if self.names[n] in _AUXILIARY), 0)
+            if verb:
+                self._give(status, self._forward(verb + 1, status), i - 1, end)
             return
         if cue.says == "historical" and self.words[i - 1].startswith(_DURATIONS) and i:
             return  # "a two-day history of"
@@ -366,15 +402,16 @@ class Sentence:
 
     def _clause(self, i: int, end: int, cue: Cue) -> None:
         """Governs the clause after it."""
-        if self.name(i - 1) == "ask" or self.name(end) == "ask":
+        is_request = "let" in self.words[max(0, i - 4) : i]  # "let us know if"
+        if (self.name(i - 1) == "ask" and not is_request) or self.name(end) == "ask":
             return
         is_first = all(name in _LIGHT for name in self.names[:i])
         status = self._status(cue, self._group(i))
         if self.words[i] == "whether" and {"modal", "may"} & {*self.names[end : end + 6]}:
             status = "hypothetical"
         targets = self._forward(end, status, clause=True, first=is_first)
-        if self.words[i] == "whether" and self.name(end) in ("det", "own") and self.name(end + 2) == "be":
-            targets = targets[1:]  # "whether the cough is"
+        if status != "hypothetical":
+            targets = self._asserted(end, targets)
         self._give(status, targets, i, end)
 
     def _query(self, i: int, end: int, cue: Cue) -> None:
@@ -399,25 +436,32 @@ class Sentence:
         if self.words[i + 1 : i + 2] in (["only"], ["just"], ["necessarily"], ["all"], ["every"]):
             return
         k = i + 1
-        while self.name(k) in ("adverb", "det"):
+        while self.name(k) in ("adverb", "det", "be"):
             k += 1
-        name = self.name(k)
+        name, is_be = self.name(k), "be" in self.names[i + 1 : k]
         is_being = self.names[i] == "not" and self.name(i - 1) in ("be", "adverb", "m", ",", "and", "or", ".", ":", "end", "pronoun")
         if self._is_end(i + 1) and self.name(i - 1) == "be":  # "nystagmus is not."
             self._give("negated", self._backward(i - 1, self.words[i - 1]), i - 1, i + 1)
         elif self.words[k : k + 1] == ["in"] or (
-            name == "m" and k == i + 1 and self.names[i] == "not"
+            name == "m" and (k == i + 1 or is_be) and self.names[i] == "not"
         ) or (
             is_being and k not in self.cues and (name == "m" or (name == "word" and not self.words[k].endswith(("ed", "ing"))))
         ):
             first = k + 1 if self.words[k : k + 1] == ["in"] else k
-            self._give("negated", self._forward(first, "negated"), i, i + 1)
+            targets = self._forward(first, "negated")
+            behind = targets[0] + 1 if targets else 0
+            is_subject = self.words[behind : behind + 1] and self.words[behind].endswith("ed")
+            if not (is_subject or {"prep", ","} & {*self.names[first : behind]}):
+                self._give("negated", targets, i, i + 1)
 
     def _guess(self, i: int) -> None:
         """ "May be" before a noun phrase."""
         k = i + 1
         while self.name(k) == "adverb":
             k += 1
+        if self.name(k) == "be" and self.words[k + 1 : k + 2] == ["that"]:  # "may be that"
+            self._give("uncertain", self._forward(k + 1, "", clause=True), i, k + 1)
+            return
         noun = k + 1
         while self.name(noun) in ("adverb", "det"):
             noun += 1
@@ -437,6 +481,8 @@ class Sentence:
 
     def _initial(self, i: int, end: int, cue: Cue) -> None:
         """Governs the clause if it is the first word, or as a verb before its subject."""
+        if end - i > 1 and not (self.is_head or self.name(end) == ":"):
+            return  # "side effects" as a title
         is_inverted = self.names[i] == "modal" and self.name(end) in ("m", "pronoun", "det")
         if is_inverted and self.words[end] in ("it", "they") and "m" not in self.names[end:]:
             self._give(cue.says, self._last(i), i, end)
@@ -480,7 +526,7 @@ class Sentence:
         """A year behind a mention: "stroke 2012", "her last seizure was in 1994"."""
         k = i - 1
         while k >= 0 and (
-            self.names[k] in ("be", "adverb", ",") or self.words[k] in ("in", "on", "treated")
+            self.names[k] in ("be", "adverb", ",", "(") or self.words[k] in ("in", "on", "treated")
         ):
             k -= 1
         if self.name(k) == "m":
@@ -500,17 +546,20 @@ class Sentence:
         """
         found: list[int] = []
         last, blocked, comma, n_commas = "", False, -1, 0
+        is_and = is_change = False
         is_negated, item_start = status == "negated", start
         k, stop = start, min(len(self.names), start + _MAX_WORDS)
         while k < stop:
             name = self.names[k]
+            if self.words[k] == "other" and self.words[k + 1 : k + 2] == ["than"]:
+                break
             if is_negated and ((name == "own" and last == "word") or (last and self.words[k] == "some")):
                 break
             if name in _LIGHT:
                 pass
             elif name == "m":
                 last = name
-                if not blocked:
+                if not (blocked or self._is_modifier(k)):
                     found.append(k)
             elif name in _STOPS or name in ("mark", ")"):
                 is_colon = name == ":" and (not last or (clause and not found))
@@ -526,7 +575,7 @@ class Sentence:
                 is_closed = not self._closes(k)
                 if (first or item) and is_closed:
                     break
-                if not last or (not clause and self._is_own(k + 1, n_commas)):
+                if not last or (not clause and self._is_own(k + 1, n_commas, is_negated)):
                     break
                 if self._begins(k + 1):
                     break
@@ -536,16 +585,20 @@ class Sentence:
                     break
                 item_start = k
                 n_commas += 1
-                comma, blocked, last = len(found), False, "m"
+                comma, blocked, last, is_and = len(found), False, "m", False
             elif name in ("and", "or", "/"):
                 after = k + 1
                 while self.name(after) == "adverb":
                     after += 1
                 is_phrase = self.name(after) == "prep" and self.words[after] not in ("of", "for", "from")
+                if is_negated and self.name(after) == "own" and last == "m":
+                    break
                 is_clause = self._begins(after) and not (clause and self._is_verb(after))
                 if is_clause or (is_phrase and last and not clause):
                     break
-                comma, blocked, last = (-1 if name == "or" else comma), False, "m"
+                comma = -1 if name == "or" else len(found) if name == "and" and comma < 0 else comma
+                is_and, last = name == "and", ""
+                blocked = blocked and is_change
             elif name == "end" and not (last == "" and self.words[k] in ("due", "secondary")):
                 break
             elif name == "rel":
@@ -560,25 +613,32 @@ class Sentence:
                     blocked |= bool(last)
                 elif last == "bare" and self.words[k] == "for" and self.words[k - 1][:7] == "diagnos":
                     blocked = True
-                elif last in ("", "bare") or clause or (status[:4] == "hist" and not item):
+                elif item and last == "m":
+                    blocked = self.words[k] != "of"
+                elif item and last != "bare":
+                    if not last:
+                        break
+                    blocked |= self.words[k] != "of"
+                elif last in ("", "bare") or clause or (status[:4] == "hist" and last != "m"):
                     pass
                 elif self.words[k] == "of" and last != "change":
                     blocked |= last != "m" and self.name(k + 1) in ("det", "own")
-                elif last == "change" or not (last == "m" and self.words[k] == "with"):
-                    blocked |= is_negated or last != "m"
+                elif last == "change" or not (last == "m" and self.words[k] == "with" and is_negated):
+                    blocked = True
             elif name in _AUXILIARY or self._is_verb(k):
                 is_having = name == "have" or (k in self.cues and self.cues[k][1][0].kind == "verb")
                 if is_negated and not found and last in ("word", "kin") and is_having:
                     last, blocked = "", False  # "no patient had"
                 elif last and not clause:
-                    if comma >= 0:
+                    is_seen = is_and and name == "be"  # "no rash and fever were seen"
+                    if comma >= 0 and not is_seen:
                         del found[comma:]
                     break
             elif name == "pronoun":
                 if last and not clause:
                     break
             elif name == "change" and self.words[k] != "causing":
-                last = name
+                last, is_change = name, True
                 blocked |= is_negated
             elif k in self.cues and last and is_negated is False and self._negates(k):
                 break
@@ -586,6 +646,12 @@ class Sentence:
                 last = name
             k += 1
         return found
+
+    def _is_modifier(self, k: int) -> bool:
+        """Whether a mention is part of a compound: "heparin-induced"."""
+        return self.name(k + 1) == "-" and self.name(k + 2) in ("word", "change") and (
+            self.words[k + 2].endswith("ed")
+        )
 
     def _backward(self, start: int, verb: str) -> list[int]:
         """Return the mentions in the subject of the group that begins at a word."""
@@ -618,7 +684,7 @@ class Sentence:
         while k >= low:
             name = self.names[k]
             if name == "m":
-                found.append(k)
+                found += [] if self._is_modifier(k) else [k]
             elif name == ")":
                 opening = next((n for n in range(k, low - 1, -1) if self.names[n] == "("), low)
                 inside = [n for n in range(opening, k) if self.names[n] == "m"]
@@ -674,11 +740,13 @@ class Sentence:
             return True
         return k in self.cues and self._negates(k)
 
-    def _is_own(self, k: int, n_before: int) -> bool:
+    def _is_own(self, k: int, n_before: int, is_negated: bool) -> bool:
         """Whether an item of a list says something of its own: "seizures daily"."""
         if self.name(k) == "prep":
             return True
         is_graded = self.name(k) == "degree"
+        if self.words[k : k + 1] in (["only"], ["just"]):
+            return True
         while k < len(self.names):
             name = self.names[k]
             if name in ("and", "or", "/"):
@@ -689,6 +757,8 @@ class Sentence:
                 return False
             if name in ("time", "number", "end", "+") or name in _AUXILIARY:
                 return True
+            if is_negated and name == "word" and self.name(k - 1) == "m" and not self.words[k].endswith("s"):
+                return True  # "cough productive"
             if self._is_predicate(k) or (k in self.cues and self.cues[k][1][0].kind == "time"):
                 return True
             k += 1
@@ -716,15 +786,17 @@ class Sentence:
             end = i + 1 + is_history
             self._give("family", self._of_person(end, False), i, end)
             return
-        self._experience(i, i + 1, "family")
+        if not (self.name(i + 1) == "-" and self.name(i + 2) in ("word", "to")):
+            self._experience(i, i + 1, "family")
 
     def _experience(self, i: int, end: int, status: str) -> bool:
         """A person has what follows "has" or "with", or stands after "'s" or "in her mother"."""
         if self.name(i - 2) == "and" and self.name(i - 3) == "pronoun":  # "he and his brother"
             return False
-        k = i - 1
+        k, n_words = i - 1, 0
         while self.name(k) in ("det", "own", "word", "bare", "number", "adverb", "-") and k >= 0:
-            if self.names[k] in ("word", "bare") and self.words[k] not in _OF_KIN:
+            n_words += self.names[k] in ("word", "bare") and self.words[k] not in _OF_KIN
+            if n_words > 2 or self.words[k].endswith("ed"):
                 break
             k -= 1
         before = self.words[k] if k >= 0 and self.name(k) in ("prep", "to") else ""
@@ -732,6 +804,8 @@ class Sentence:
             self.names[n] in ("own", "number") or self.words[n] in _QUALIFIERS
             for n in range(k + 1, i)
         )
+        if self.words[i] in ("child", "children"):
+            is_weak = "own" not in self.names[k + 1 : i]
         is_weak &= not (self.words[i] == "family" and self.words[i - 1] == "the")
         if is_weak or (self.words[i] == "family" and before not in ("in", "of")):
             return False
@@ -739,6 +813,8 @@ class Sentence:
             targets = self._backward_of_person(k)
             if targets:
                 return self._give(status, targets, i, end)
+        elif before == "to" and self.words[i + 1 : i + 2] == ["with"]:
+            pass  # "born to a mother with"
         elif before not in ("", "of", "after", "for") and not (before == "with" and status == "other"):
             return False
         q = end
@@ -760,7 +836,7 @@ class Sentence:
                 break
         name, item = self.name(q), False
         if self.words[q : q + 1] == ["'s"]:
-            item = True
+            return self._give(status, self._forward(q + 1, "", item=True), i, q + 1)
         elif name in ("have", "be", "do", "may", "modal", "can", "not"):
             verb = q
             while self.name(verb) in ("have", "be", "do", "may", "modal", "can", "not", "adverb"):
@@ -783,7 +859,9 @@ class Sentence:
             q += 1
         elif name == "word" and self.words[q + 1 : q + 2] == ["with"]:  # "home with"
             q += 2
-        elif name == "undergo" or (name in ("word", "change", "ask") and self._is_action(q)) or (q in self.cues and self._negates(q) and self.names[q] != "say"
+        elif name == "undergo" or (
+            name in ("word", "change", "ask") and (self._is_action(q) or self._is_having(q))
+        ) or (q in self.cues and self._negates(q) and self.names[q] != "say"
                                    and self.cues[q][1][0].kind == "phrase"):
             pass
         elif name != "m":
@@ -814,7 +892,7 @@ class Sentence:
     def _is_action(self, k: int) -> bool:
         """Whether a word after a person is a verb, but not one of saying or bringing."""
         is_noun = self.name(k + 1) in _AUXILIARY  # "daughter cysts are"
-        return k not in self.cues and self.words[k].endswith(("ed", "s", "nt")) and not is_noun
+        return k not in self.cues and self.words[k].endswith(("ed", "s", "nt", "ook", "ost")) and not is_noun
 
     def _is_verbal(self, k: int) -> bool:
         return k in self.cues and self.cues[k][1][0].kind in ("verb", "object")
@@ -871,7 +949,7 @@ class Sentence:
 
 
 _DURATIONS = ("minute", "hour", "day", "week", "month", "year", "yr")
-_HAVING = ("had", "suffer", "develop", "diagnos", "experienc", "got", "confirm", "document", "prov")
+_HAVING = ("had", "get", "suffer", "develop", "diagnos", "experienc", "got", "confirm", "document", "prov")
 _WEAK_KIN = frozenset("relative relatives parent child children twin twins family".split())
 _QUALIFIERS = frozenset("both neither no maternal paternal degree first affected".split())
 _OF_KIN = frozenset(

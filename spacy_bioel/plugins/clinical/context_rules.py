@@ -80,7 +80,7 @@ class ContextRules:
             "answer": rf"{_QUESTION_MARKS}(?P<mark>{answers}|\d{{1,3}}(?= ))",
             "value": rf"\s{{0,9}}(?P<mark>{_any_of(self.answers)})",
             "affirmed": rf"{_VERB}(?:{_any_of(affirming)})",
-            "sign": rf"(?<![\w+/-])(?:{_any_of(self.signs)})(?![\d/])",
+            "sign": rf"(?<![\w+/-])(?:(?<![)\]])|(?=\())(?:{_any_of(self.signs)})(?![\d/]|-\w)",
             "study": rf"(?<!\w)(?:{_any_of(self.study)})",
             "case": rf"(?<!\w)(?:{_any_of(self.case)})",
             "opens": rf"(?:{_any_of(self.opens)})",
