@@ -74,9 +74,8 @@ class Sentence:
         start, end = span
         self._marks = {mark.start: mark.status for mark in marks if mark.reach < 0}
         opaque = sorted(
-            [(*m, "m") for m in mentions] + [
-                (max(span[0], m.place), min(m.end, span[1]), "mark") for m in marks
-            ]
+            [(*m, "m") for m in mentions]
+            + [(max(span[0], m.place), min(m.end, span[1]), "mark") for m in marks]
         )
         at = 0
         while True:
@@ -169,7 +168,9 @@ class Sentence:
         k = bisect_left(places, start) + 1
         is_treated = self.words[k : k + 1] == ["on"] and self.name(k + 1) in ("word", "m")
         inside = self.words[k : k + 4]
-        return is_treated or any(w.startswith(("controlled", "ongoing", "stable", "uses", "takes")) for w in inside)
+        return is_treated or any(
+            w.startswith(("controlled", "ongoing", "stable", "uses", "takes")) for w in inside
+        )
 
     def _give(self, status: str, targets: Sequence[int], first: int, last: int) -> bool:
         if status:
@@ -214,7 +215,7 @@ class Sentence:
                     group.purpose = group.start == k + 1
                     if group.passive:  # "to be ruled out"
                         group.modal, group.start = True, k
-                    if k > 1 and self.words[k - 2] == "no":  # "no reason to suspect"
+                    if k > 1 and (self.words[k - 2] == "no" or "nothing" in self.words[k - 5 : k - 1]):
                         group.negated = not group.negated
                     if k and self.words[k - 1].startswith(("need", "remain", "yet")):
                         group.modal, group.start, k = True, k - 1, k - 2
@@ -222,9 +223,11 @@ class Sentence:
                     break
             elif k + 1 < i and self.name(k + 1) == "to" and k in self.cues:
                 group.doubted |= any(cue.says == "uncertain" for cue in self.cues[k][1])
-            elif name in ("word", "det") and (
-                self.name(k - 1) in (*_AUXILIARY, "not") or self._is_predicate(k - 1)
-            ) and (k + 1 < i or name == "det"):
+            elif (
+                name in ("word", "det")
+                and (self.name(k - 1) in (*_AUXILIARY, "not") or self._is_predicate(k - 1))
+                and (k + 1 < i or name == "det")
+            ):
                 pass  # an adverb: "has therefore been"
             elif name not in ("adverb", "time") and not (
                 word == "since" and self.name(k - 1) == "have"
@@ -241,7 +244,12 @@ class Sentence:
         """Whether "to" follows a verb with the same subject: "appears to have"."""
         if self.name(k - 1) in (*_AUXILIARY, "fail", "not"):
             return True
-        return k - 1 in self.cues and self.cues[k - 1][1][0].kind in ("verb", "object", "adjective", "item")
+        return k - 1 in self.cues and self.cues[k - 1][1][0].kind in (
+            "verb",
+            "object",
+            "adjective",
+            "item",
+        )
 
     def _status(self, cue: Cue, group: _Group) -> str:
         if group.over:
@@ -268,7 +276,11 @@ class Sentence:
         is_this = self.words[group.start - 1] in ("this", "that", "which") and group.start > 0
         is_this |= self.words[group.start - 1].startswith(("diagnos", "possibil"))
         has_pronoun = any(word in ("it", "them") for word in self.words[i : end + 1])
-        is_passive = is_participle and not has_pronoun and (group.passive or (is_last and not group.has_subject))
+        is_passive = (
+            is_participle
+            and not has_pronoun
+            and (group.passive or (is_last and not group.has_subject))
+        )
         if is_passive and cue.says == "uncertain" and after in ("det", "m"):
             is_passive = False  # "considered a seizure"
         if is_passive and (after != "to" or cue.says == "negated") and cue.kind == "verb":
@@ -278,7 +290,14 @@ class Sentence:
                 targets = self._last(i)
             if self._give(given, targets, i, end):
                 return
-            if is_last and self.words[end : end + 1] not in (["with"], ["as"], ["by"], [","], [":"]):
+            if is_last and self.words[end : end + 1] not in (
+                ["with"],
+                ["as"],
+                ["by"],
+                ["for"],
+                [","],
+                [":"],
+            ):
                 return
         first = group.start if group.negated or group.modal else i
         targets = self._asserted(end, self._forward(end, given, clause=cue.kind == "object"))
@@ -332,10 +351,12 @@ class Sentence:
         if self.words[end : end + 1] == ["that"]:
             status = self._status(cue, self._group(i))
             self._give(status, self._asserted(end, self._forward(end, status, clause=True)), i, end)
+        elif self.words[end : end + 1] in (["due"], ["secondary"]):
+            self._item(i, end, cue)
         elif self.name(end) in ("m", "word", "bare", "change", "-", "det"):
             if self.name(end) != "m" and not self._forward(end, "", item=True):
                 group = self._group(i)
-                if group.passive:  # "is a less likely alternative"
+                if group.passive or (self.name(i - 1) == "det" and self.name(i - 2) == "m"):  # "is a less likely alternative"
                     self._give(self._status(cue, group), self._backward(group.start, "is"), i, end)
                 return
             self._item(i, end, cue)
@@ -353,7 +374,9 @@ class Sentence:
         """Governs the noun phrase directly after it."""
         if self.words[i] == "non" and self.names[end : end + 2] != ["-", "m"]:
             return
-        if self.words[i] == "old" and (self.name(i - 1) == "-" or self.words[i - 1][:2] in ("ye", "mo", "yr")):
+        if self.words[i] == "old" and (
+            self.name(i - 1) == "-" or self.words[i - 1][:2] in ("ye", "mo", "yr")
+        ):
             return
         status = self._status(cue, self._group(i))
         if status == "negated" and "whether" in self.words[:i]:
@@ -371,7 +394,11 @@ class Sentence:
         if self.words[i] == "neither":
             targets = self._forward(end, status)
             behind = targets[-1] + 1 if targets else 0
-            if self.words[behind : behind + 1] and self.words[behind].endswith("ed") and not self._is_predicate(behind):
+            if (
+                self.words[behind : behind + 1]
+                and self.words[behind].endswith("ed")
+                and not self._is_predicate(behind)
+            ):
                 return  # "neither A nor B reduced"
         if self.words[i] == "none" and self.words[i - 1] == "in" and i:  # "in none of the samples"
             self._give(status, self._last(i), i, end)
@@ -381,8 +408,14 @@ class Sentence:
             self._give(status, self._last(i), i, end)  # "she answered no"
             return
         if self.words[i] == "no" and self.words[i - 1] == "at" and i:  # "at no time did he have"
-            verb = next((n for n in range(end, min(end + 3, len(self.names)))
-                         if self.names[n] in _AUXILIARY), 0)
+            verb = next(
+                (
+                    n
+                    for n in range(end, min(end + 3, len(self.names)))
+                    if self.names[n] in _AUXILIARY
+                ),
+                0,
+            )
             if verb:
                 self._give(status, self._forward(verb + 1, status), i - 1, end)
             return
@@ -420,7 +453,7 @@ class Sentence:
             end += 1
         is_attached = i > 0 and self.spans[i - 1][1] == self.spans[i][0]
         is_attached &= self.name(i - 1) not in ("(", "?")
-        if not is_attached and self.name(end) in ("m", "word", "det"):
+        if not is_attached and self.name(end) in ("m", "word", "det", "adverb"):
             self._item(i, end, cue)
         elif self.name(i - 1) == "m" and is_attached and self._is_end(end):
             self._give(cue.says, [i - 1], i, end)
@@ -439,19 +472,34 @@ class Sentence:
         while self.name(k) in ("adverb", "det", "be"):
             k += 1
         name, is_be = self.name(k), "be" in self.names[i + 1 : k]
-        is_being = self.names[i] == "not" and self.name(i - 1) in ("be", "adverb", "m", ",", "and", "or", ".", ":", "end", "pronoun")
+        is_being = self.names[i] == "not" and self.name(i - 1) in (
+            "be",
+            "adverb",
+            "m",
+            ",",
+            "and",
+            "or",
+            ".",
+            ":",
+            "end",
+            "pronoun",
+        )
         if self._is_end(i + 1) and self.name(i - 1) == "be":  # "nystagmus is not."
             self._give("negated", self._backward(i - 1, self.words[i - 1]), i - 1, i + 1)
-        elif self.words[k : k + 1] == ["in"] or (
-            name == "m" and (k == i + 1 or is_be) and self.names[i] == "not"
-        ) or (
-            is_being and k not in self.cues and (name == "m" or (name == "word" and not self.words[k].endswith(("ed", "ing"))))
+        elif (
+            self.words[k : k + 1] == ["in"]
+            or (name == "m" and (k == i + 1 or is_be) and self.names[i] == "not")
+            or (
+                is_being
+                and k not in self.cues
+                and (name == "m" or (name == "word" and not self.words[k].endswith(("ed", "ing"))))
+            )
         ):
             first = k + 1 if self.words[k : k + 1] == ["in"] else k
             targets = self._forward(first, "negated")
             behind = targets[0] + 1 if targets else 0
             is_subject = self.words[behind : behind + 1] and self.words[behind].endswith("ed")
-            if not (is_subject or {"prep", ","} & {*self.names[first : behind]}):
+            if not (is_subject or {"prep", ","} & {*self.names[first:behind]}):
                 self._give("negated", targets, i, i + 1)
 
     def _guess(self, i: int) -> None:
@@ -465,7 +513,11 @@ class Sentence:
         noun = k + 1
         while self.name(noun) in ("adverb", "det"):
             noun += 1
-        if self.words[k].startswith(("caus", "lead", "produc", "induc")) if k < len(self.words) else False:
+        if (
+            self.words[k].startswith(("caus", "lead", "produc", "induc"))
+            if k < len(self.words)
+            else False
+        ):
             self._give("hypothetical", self._forward(k + 1, ""), i, k + 1)
             return
         if self.names[i] == "can":
@@ -507,7 +559,9 @@ class Sentence:
             return  # an age: "a woman in sixties"
         if self.words[i] == "before" and not self._is_end(end):
             return
-        if self.words[i] in ("ago", "earlier", "before") and not self.words[i - 1].startswith(("year", "yr", "month", "week", "decade")):
+        if self.words[i] in ("ago", "earlier", "before") and not self.words[i - 1].startswith(
+            ("year", "yr", "month", "week", "decade")
+        ):
             return
         k, targets = i - 1, []
         while k >= 0 and self.names[k] not in _STOPS and self.names[k] not in ("end", "mark"):
@@ -536,7 +590,12 @@ class Sentence:
     # Scopes
 
     def _forward(
-        self, start: int, status: str, *, item: bool = False, clause: bool = False,
+        self,
+        start: int,
+        status: str,
+        *,
+        item: bool = False,
+        clause: bool = False,
         first: bool = False,
     ) -> list[int]:
         """Return the mentions in the list of noun phrases, or the clause, that begins at a word.
@@ -553,7 +612,9 @@ class Sentence:
             name = self.names[k]
             if self.words[k] == "other" and self.words[k + 1 : k + 2] == ["than"]:
                 break
-            if is_negated and ((name == "own" and last == "word") or (last and self.words[k] == "some")):
+            if is_negated and (
+                (name == "own" and last == "word") or (last and self.words[k] == "some")
+            ):
                 break
             if name in _LIGHT:
                 pass
@@ -579,8 +640,10 @@ class Sentence:
                     break
                 if self._begins(k + 1):
                     break
-                if is_negated and not any(name == "m" for name in self.names[item_start:k]) and (
-                    self.n_mentions > 1 and not self._closes(k)
+                if (
+                    is_negated
+                    and not any(name == "m" for name in self.names[item_start:k])
+                    and (self.n_mentions > 1 and not self._closes(k))
                 ):
                     break
                 item_start = k
@@ -590,7 +653,11 @@ class Sentence:
                 after = k + 1
                 while self.name(after) == "adverb":
                     after += 1
-                is_phrase = self.name(after) == "prep" and self.words[after] not in ("of", "for", "from")
+                is_phrase = self.name(after) == "prep" and self.words[after] not in (
+                    "of",
+                    "for",
+                    "from",
+                )
                 if is_negated and self.name(after) == "own" and last == "m":
                     break
                 is_clause = self._begins(after) and not (clause and self._is_verb(after))
@@ -609,9 +676,13 @@ class Sentence:
             elif name == "prep":
                 if self.words[k] == "as" and not (last or clause):
                     break
-                if self.words[k] == "about":
+                if last == "m" and is_negated and self.words[k + 1 : k + 2] == ["the"]:
+                    blocked = True  # "no fall with the seizures"
+                elif self.words[k] == "about":
                     blocked |= bool(last)
-                elif last == "bare" and self.words[k] == "for" and self.words[k - 1][:7] == "diagnos":
+                elif (
+                    last == "bare" and self.words[k] == "for" and self.words[k - 1][:7] == "diagnos"
+                ):
                     blocked = True
                 elif item and last == "m":
                     blocked = self.words[k] != "of"
@@ -623,7 +694,9 @@ class Sentence:
                     pass
                 elif self.words[k] == "of" and last != "change":
                     blocked |= last != "m" and self.name(k + 1) in ("det", "own")
-                elif last == "change" or not (last == "m" and self.words[k] == "with" and is_negated):
+                elif last == "change" or not (
+                    last == "m" and self.words[k] == "with" and is_negated
+                ):
                     blocked = True
             elif name in _AUXILIARY or self._is_verb(k):
                 is_having = name == "have" or (k in self.cues and self.cues[k][1][0].kind == "verb")
@@ -649,13 +722,17 @@ class Sentence:
 
     def _is_modifier(self, k: int) -> bool:
         """Whether a mention is part of a compound: "heparin-induced"."""
-        return self.name(k + 1) == "-" and self.name(k + 2) in ("word", "change") and (
-            self.words[k + 2].endswith("ed")
+        return (
+            self.name(k + 1) == "-"
+            and self.name(k + 2) in ("word", "change")
+            and (self.words[k + 2].endswith("ed"))
         )
 
     def _backward(self, start: int, verb: str) -> list[int]:
         """Return the mentions in the subject of the group that begins at a word."""
         k = start - 1
+        if self.name(k) == ":" and self.name(k - 1) == "m":  # "ataxia: not seen"
+            k -= 1
         if self.name(k) == ",":  # after a relative clause
             rel = next((n for n in range(k, max(0, k - 14), -1) if self.names[n] == "rel"), 0)
             k = rel - 1 if rel and self.name(rel - 1) in (",", "m") else k
@@ -668,8 +745,14 @@ class Sentence:
         if any(self.words[n] in ("and", "but", "then") for n in range(k + 1, first + 1)):
             # A predicate without a subject: "was looked for and not found".
             verb_at = next(
-                (n for n in range(k, max(-1, k - 20), -1)
-                 if self.names[n] in ("m", "end") or self.names[n] in _STOPS or self.names[n] == "be"), -1
+                (
+                    n
+                    for n in range(k, max(-1, k - 20), -1)
+                    if self.names[n] in ("m", "end")
+                    or self.names[n] in _STOPS
+                    or self.names[n] == "be"
+                ),
+                -1,
             )
             k = verb_at if self.name(verb_at) == "be" else k
         while k >= 0 and (self.names[k] in _AUXILIARY or self._is_predicate(k)):
@@ -718,13 +801,17 @@ class Sentence:
         return k + 1 < len(self.names) and len(self.words[k - 1]) < 6
 
     def _ends_subject(self, k: int) -> bool:
-        return any(cue.kind not in ("item", "behind", "query", "time", "person") for cue in self.cues[k][1])
+        return any(
+            cue.kind not in ("item", "behind", "query", "time", "person") for cue in self.cues[k][1]
+        )
 
     def _negates(self, k: int) -> bool:
         return any(cue.says == "negated" for cue in self.cues[k][1])
 
     def _is_predicate(self, k: int) -> bool:
-        return k in self.cues and any(c.kind in ("verb", "object", "state", "adjective") for c in self.cues[k][1])
+        return k in self.cues and any(
+            c.kind in ("verb", "object", "state", "adjective") for c in self.cues[k][1]
+        )
 
     def _is_verb(self, k: int) -> bool:
         """Whether a word is a finite verb: after a noun, and no participle behind it."""
@@ -757,8 +844,15 @@ class Sentence:
                 return False
             if name in ("time", "number", "end", "+") or name in _AUXILIARY:
                 return True
-            if is_negated and name == "word" and self.name(k - 1) == "m" and not self.words[k].endswith("s"):
+            if (
+                is_negated
+                and name == "word"
+                and self.name(k - 1) == "m"
+                and not self.words[k].endswith("s")
+            ):
                 return True  # "cough productive"
+            if is_negated and self.words[k] == "still":
+                return True
             if self._is_predicate(k) or (k in self.cues and self.cues[k][1][0].kind == "time"):
                 return True
             k += 1
@@ -815,7 +909,9 @@ class Sentence:
                 return self._give(status, targets, i, end)
         elif before == "to" and self.words[i + 1 : i + 2] == ["with"]:
             pass  # "born to a mother with"
-        elif before not in ("", "of", "after", "for") and not (before == "with" and status == "other"):
+        elif before not in ("", "of", "after", "for") and not (
+            before == "with" and status == "other"
+        ):
             return False
         q = end
         while q < len(self.names):  # the rest of the subject
@@ -841,7 +937,11 @@ class Sentence:
             verb = q
             while self.name(verb) in ("have", "be", "do", "may", "modal", "can", "not", "adverb"):
                 verb += 1
-            if self.name(verb) in ("say", "word") and name != "have" and self.words[verb].endswith("ing"):
+            if (
+                self.name(verb) in ("say", "word")
+                and name != "have"
+                and self.words[verb].endswith("ing")
+            ):
                 return False
             is_raising = self.name(verb + 1) == "to" and self.name(verb + 2) in ("have", "be")
             is_saying = self.name(verb) == "say" or (
@@ -859,10 +959,16 @@ class Sentence:
             q += 1
         elif name == "word" and self.words[q + 1 : q + 2] == ["with"]:  # "home with"
             q += 2
-        elif name == "undergo" or (
-            name in ("word", "change", "ask") and (self._is_action(q) or self._is_having(q))
-        ) or (q in self.cues and self._negates(q) and self.names[q] != "say"
-                                   and self.cues[q][1][0].kind == "phrase"):
+        elif (
+            name == "undergo"
+            or (name in ("word", "change", "ask") and (self._is_action(q) or self._is_having(q)))
+            or (
+                q in self.cues
+                and self._negates(q)
+                and self.names[q] != "say"
+                and self.cues[q][1][0].kind == "phrase"
+            )
+        ):
             pass
         elif name != "m":
             return self.is_head and self._give(status, [len(self.names) - 1], i, end)
@@ -892,7 +998,11 @@ class Sentence:
     def _is_action(self, k: int) -> bool:
         """Whether a word after a person is a verb, but not one of saying or bringing."""
         is_noun = self.name(k + 1) in _AUXILIARY  # "daughter cysts are"
-        return k not in self.cues and self.words[k].endswith(("ed", "s", "nt", "ook", "ost")) and not is_noun
+        return (
+            k not in self.cues
+            and self.words[k].endswith(("ed", "s", "nt", "ook", "ost"))
+            and not is_noun
+        )
 
     def _is_verbal(self, k: int) -> bool:
         return k in self.cues and self.cues[k][1][0].kind in ("verb", "object")
@@ -902,7 +1012,11 @@ class Sentence:
 
     def _is_subject(self, k: int) -> bool:
         """Whether another relative, an age or a relative clause follows."""
-        while self.name(k) in ("own", "det", "adverb") or self.words[k : k + 1] in (["maternal"], ["paternal"], ["both"]):
+        while self.name(k) in ("own", "det", "adverb") or self.words[k : k + 1] in (
+            ["maternal"],
+            ["paternal"],
+            ["both"],
+        ):
             k += 1
         return self.name(k) in ("kin", "number", "rel")
 
@@ -937,7 +1051,11 @@ class Sentence:
         """Return the mentions before "in her mother"."""
         found: list[int] = []
         k -= 1
-        while k >= 0 and self.names[k] not in _STOPS and self.names[k] not in ("end", "pronoun", "kin"):
+        while (
+            k >= 0
+            and self.names[k] not in _STOPS
+            and self.names[k] not in ("end", "pronoun", "kin")
+        ):
             if self.names[k] == "m":
                 found.append(k)
             elif self.names[k] == "," and found and "and" not in self.names[k : found[0]]:
@@ -949,7 +1067,18 @@ class Sentence:
 
 
 _DURATIONS = ("minute", "hour", "day", "week", "month", "year", "yr")
-_HAVING = ("had", "get", "suffer", "develop", "diagnos", "experienc", "got", "confirm", "document", "prov")
+_HAVING = (
+    "had",
+    "get",
+    "suffer",
+    "develop",
+    "diagnos",
+    "experienc",
+    "got",
+    "confirm",
+    "document",
+    "prov",
+)
 _WEAK_KIN = frozenset("relative relatives parent child children twin twins family".split())
 _QUALIFIERS = frozenset("both neither no maternal paternal degree first affected".split())
 _OF_KIN = frozenset(

@@ -113,4 +113,3 @@ class MentionContext(Pipe):
 
 def _layout_of(doc: Doc) -> Node:
     return read_layout(text_of(doc))
-

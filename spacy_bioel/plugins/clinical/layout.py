@@ -219,7 +219,11 @@ class _Reader:
         # A word that had room on the line above is below it on purpose.
         is_terse |= before.end - before.start + len(words_below[0]) + 3 < self.widths[index]
         is_terse &= words_below[0] not in _CONTINUING
-        if is_terse or self.text[line.start].isupper() or (is_list and words_below[0] not in _CONTINUING):
+        if (
+            is_terse
+            or self.text[line.start].isupper()
+            or (is_list and words_below[0] not in _CONTINUING)
+        ):
             return False
         # After a head and inside the list below it, each short line is an item.
         top = self.open[-1]

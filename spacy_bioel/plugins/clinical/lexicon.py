@@ -48,7 +48,9 @@ class Lexicon:
             name = next((self._classes[form] for form in forms if form in self._classes), "")
             if not name:
                 is_adverb = word.endswith("ly") and len(word) > 4
-                name = "number" if any(map(str.isdigit, word)) else "adverb" if is_adverb else "word"
+                name = (
+                    "number" if any(map(str.isdigit, word)) else "adverb" if is_adverb else "word"
+                )
             cues = [cue for form in forms for cue in self._cues.get(form, ())]
             cues.sort(key=lambda cue: -len(cue.words))
             if len(self._known) < _MAX_KNOWN_WORDS:
@@ -63,7 +65,7 @@ class Lexicon:
             is_far = part in ("for", "with")  # "return to the clinic for"
             limit = at + (2 * _MAX_BETWEEN if is_far else _MAX_BETWEEN)
             while at < len(words) and not _fits(words[at], part):
-                is_between = names[at] in ("adverb", "pronoun", "own", "-") or (
+                is_between = names[at] in ("adverb", "pronoun", "own", "det", "-") or (
                     is_far and names[at] not in ("m", "mark", ",", ".", ";", ":", "(", ")")
                 )
                 if at == limit or not is_between:

@@ -30,9 +30,12 @@ from spacy_bioel.plugins.clinical.status import Context
 _PEDIGREE_ID = re.compile(r"[IVX]+[-:.]\d+")
 # Text between a mention and its answer or sign, which has no comma or is an enumeration.
 _ENUMERATION = re.compile(r"[^,]*|\s*(?:[,/&]|and\b|or\b).*", re.S)
-_PAST = re.compile(r"pmh|pmhx|hx|p\w+ \w+ history:", re.I)
+_PAST = re.compile(r"pmh|hx|s/p|p\w+ \w+ history:", re.I)
 _ITEM = re.compile(r"[,;\n]|\.(?=\s)")
-_DATED = re.compile(r"\b(?:19|20)\d\d\b|\baged? \d|\bago\b|\bas (?:an? )?(?:kid|child|baby|teen)|\bprev|ectomy", re.I)
+_DATED = re.compile(
+    r"\b(?:19|20)\d\d\b|\baged? \d|\bago\b|\bas (?:an? )?(?:kid|child|baby|teen)|\bprev|ectomy",
+    re.I,
+)
 _MAX_SCOPE = 500
 _PURPOSE = re.compile(r"\b(?:for|to|because|due|regarding|re)\b", re.I)  # in an item to be done
 _COMMENT = re.compile(r"(?<=[\w+-])\s*\([^()]*\)\Z|(?<=\w),.*\Z")  # "Proband (II-1)", "yes, mild"
@@ -41,9 +44,7 @@ _RULING = frozenset(("section", "list", "item", "pair", "row", "box"))  # parts 
 _MAX_HEAD_LENGTH = 120
 
 
-def contexts(
-    text: str, rules: ContextRules, mentions: Sequence[tuple[int, int]]
-) -> list[Context]:
+def contexts(text: str, rules: ContextRules, mentions: Sequence[tuple[int, int]]) -> list[Context]:
     """Return the context of each mention: of its start and end, which may overlap others."""
     note = _Note(text, rules, mentions)
     return [note.context(*mention) for mention in mentions]
@@ -52,9 +53,7 @@ def contexts(
 class _Note:
     """A text with its layout, and the cues in each of its sentences, cells and items."""
 
-    def __init__(
-        self, text: str, rules: ContextRules, mentions: Sequence[tuple[int, int]]
-    ) -> None:
+    def __init__(self, text: str, rules: ContextRules, mentions: Sequence[tuple[int, int]]) -> None:
         self.text, self.rules = text, rules
         self.layout = read_layout(text)
         self.is_study = rules.is_study(text)
@@ -99,7 +98,9 @@ class _Note:
             cues = [c for c in cues if c not in behind or c[2] == last]
         if self._goes_on(path, start, end, unit, cues):
             cues = [cue for cue in cues if cue[2] != "historical"]
-        if any(c[2] == "historical" and text[c[0]] not in "uU" for c in cues) and self._sentence(unit).goes_on(start):
+        if any(c[2] == "historical" and text[c[0]] not in "uU" for c in cues) and self._sentence(
+            unit
+        ).goes_on(start):
             cues = [cue for cue in cues if cue[2] != "historical"]
         if self.is_study:  # its patients have no relatives and no past
             cues = [cue for cue in cues if cue[2] not in ("historical", *PERSONS)]
@@ -129,7 +130,9 @@ class _Note:
                 mark
                 for number in (unit - 1, unit)
                 for mark in self.marks.get(number, ())
-                if mark.place < end and start < mark.end and not any(a < mark.end and mark.place < b for a, b in mentions)
+                if mark.place < end
+                and start < mark.end
+                and not any(a < mark.end and mark.place < b for a, b in mentions)
             ]
             sentence = Sentence(self.rules.lexicon, self.text, (start, end), mentions, marks)
             sentence.read()
@@ -208,9 +211,7 @@ class _Note:
         if known and len(name) > 1:
             cues = [(start, end, known[0])]
         else:
-            words = Sentence(
-                rules.lexicon, self.text, (start, end), [(end, end)], is_head=True
-            )
+            words = Sentence(rules.lexicon, self.text, (start, end), [(end, end)], is_head=True)
             if words.says_only_cues(rules.fillers):
                 cues = words.read().get(end, [])
         self._heads[place] = cues
@@ -255,8 +256,14 @@ class _Note:
         column = self._cues_of_column(table, cell)
         is_named = any(says != AFFIRMED for *_, says in column)
         if not is_first or is_named or any(map(self._is_patient, header[:1])):
-            heads = [(part, self._cues_of_head(*part.span)) for part in row.parts if part.end <= cell.start]
-            rows = [c for part, cues in heads for c in cues if part is row.parts[0] or c[2] in PERSONS]
+            heads = [
+                (part, self._cues_of_head(*part.span))
+                for part in row.parts
+                if part.end <= cell.start
+            ]
+            rows = [
+                c for part, cues in heads for c in cues if part is row.parts[0] or c[2] in PERSONS
+            ]
             return [*column, *([] if is_first else rows)]
         patients = [name.column for name in header if self._is_patient(name)]
         return self._cues_of_values(
