@@ -12,7 +12,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, islice, takewhile
+from itertools import pairwise
 
 from spacy_bioel.plugins.clinical.answers import AFTER_ANSWER, Mark, find_marks, start_after
 from spacy_bioel.plugins.clinical.clauses import Found, Sentence
@@ -37,6 +37,7 @@ _DATED = re.compile(
     re.I,
 )
 _MAX_SCOPE = 500
+_MAX_UNIT = 2_000  # characters
 _PURPOSE = re.compile(r"\b(?:for|to|because|due|regarding|re)\b", re.I)  # in an item to be done
 _COMMENT = re.compile(r"(?<=[\w+-])\s*\([^()]*\)\Z|(?<=\w),.*\Z")  # "Proband (II-1)", "yes, mild"
 _WORD = re.compile(r"[^\W\d_]+")
@@ -57,7 +58,7 @@ class _Note:
         self.text, self.rules = text, rules
         self.layout = read_layout(text)
         self.is_study = rules.is_study(text)
-        self.units = units_of(text)
+        self.units = _bounded(text, units_of(text))
         self.mentions = _merged(mentions)
         self.marks: dict[int, list[Mark]] = defaultdict(list)
         for mark in find_marks(text, rules, mentions, self.units):
@@ -346,6 +347,19 @@ class _Note:
 
     def _status_of(self, value: re.Match[str]) -> str:
         return self.rules.answers[value["mark"].lower()]
+
+
+def _bounded(text: str, units: Sequence[int]) -> list[int]:
+    """Return the starts of units, of which long ones are cut, so that the time is linear even if a
+    text has no sentences."""
+    bounded: list[int] = []
+    for start, end in pairwise([*units, len(text)]):
+        bounded.append(start)
+        while end - bounded[-1] > _MAX_UNIT:
+            bounded.append(text.rfind(" ", bounded[-1] + 1, bounded[-1] + _MAX_UNIT) + 1)
+            if bounded[-1] <= bounded[-2]:
+                bounded[-1] = bounded[-2] + _MAX_UNIT
+    return bounded
 
 
 def _merged(mentions: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
