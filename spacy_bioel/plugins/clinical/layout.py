@@ -66,6 +66,7 @@ _MAX_TITLE_LENGTH, _MAX_TITLE_WORDS = 60, 8
 _MIN_FULL_LENGTH = 45  # characters in a line that may be hard-wrapped
 _MAX_NESTING = 20  # lists within lists; deeper ones are read as if they were not
 _MAX_COLUMNS = 50
+_MAX_AROUND = 1_000  # characters before and after a line that tell how it is wrapped
 
 
 @dataclass(slots=True, eq=False)
@@ -166,7 +167,6 @@ class _Reader:
         self.boxes = list(_BOX.finditer(text))
         self.lines = list(_lines_of(text))
         longest = max((line.end - line.start for line in self.lines), default=0)
-        self.widths = _widths(text, self.lines)
         self.min_full_length = max(_MIN_FULL_LENGTH, FULL_LINE_RATIO * longest)
         below = [
             text[line.start]
@@ -215,15 +215,11 @@ class _Reader:
         if is_full or _UNFINISHED.search(self.text[before.start : before.end][-8:]):
             return not self._n_rows(index)
         is_list = max(len(words), len(words_below)) <= _MAX_WORDS_IN_LIST
-        is_terse = self.text[self.lines[first].start].islower()  # a note without capitals
-        # A word that had room on the line above is below it on purpose.
-        is_terse |= before.end - before.start + len(words_below[0]) + 3 < self.widths[index]
-        is_terse &= words_below[0] not in _CONTINUING
-        if (
-            is_terse
-            or self.text[line.start].isupper()
-            or (is_list and words_below[0] not in _CONTINUING)
-        ):
+        # In a note without capitals, and where it had room on the line above, a line is below it
+        # on purpose.
+        is_list |= self.text[self.lines[first].start].islower()
+        is_list |= _has_room(self.text, before, words_below[0])
+        if self.text[line.start].isupper() or (is_list and words_below[0] not in _CONTINUING):
             return False
         # After a head and inside the list below it, each short line is an item.
         top = self.open[-1]
@@ -460,18 +456,13 @@ def _lines_of(text: str) -> Iterator[_Line]:
         after_blank = False
 
 
-def _widths(text: str, lines: Sequence[_Line]) -> list[int]:
-    """Return the length of the longest line of the paragraph of each line; 0 for prose, in which
-    sentences end within lines."""
-    widths: list[int] = []
-    first = 0
-    for last in (*(i for i, line in enumerate(lines) if line.after_blank and i), len(lines)):
-        block = lines[first:last]
-        is_prose = bool(block) and _SENTENCE.search(text, block[0].start, block[-1].end)
-        widest = 0 if is_prose else max((line.end - line.start for line in block), default=0)
-        widths += [widest] * len(block)
-        first = last
-    return widths
+def _has_room(text: str, before: _Line, word: str) -> bool:
+    """Whether a word had room on the line above it, in a paragraph without sentences in lines."""
+    first = text.rfind("\n\n", max(0, before.start - _MAX_AROUND), before.start) + 1
+    last = text.find("\n\n", before.end, before.end + _MAX_AROUND)
+    around = text[max(first, before.start - _MAX_AROUND) : max(last, before.end)]
+    widest = max(map(len, around.split("\n")))
+    return before.end - before.start + len(word) + 3 < widest and not _SENTENCE.search(around)
 
 
 def _cells_of(line: str, start: int) -> tuple[Sequence[tuple[int, int]], str]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from spacy_bioel.plugins.clinical.answers import AFTER_ANSWER, Mark, find_marks, start_after
-from spacy_bioel.plugins.clinical.clauses import Found, Sentence
+from spacy_bioel.plugins.clinical.clauses import Sentence
 from spacy_bioel.plugins.clinical.context_rules import (
     AFFIRMED,
     FLAGS,
@@ -26,6 +26,7 @@ from spacy_bioel.plugins.clinical.context_rules import (
 )
 from spacy_bioel.plugins.clinical.layout import Node, is_ticked, read_layout, units_of
 from spacy_bioel.plugins.clinical.status import Context
+from spacy_bioel.plugins.clinical.words import Found
 
 _PEDIGREE_ID = re.compile(r"[IVX]+[-:.]\d+")
 # Text between a mention and its answer or sign, which has no comma or is an enumeration.
@@ -107,8 +108,8 @@ class _Note:
             cues = [cue for cue in cues if cue[2] not in ("historical", *PERSONS)]
         statuses = {status for *_, status in cues}
         if UNKNOWN in statuses:
-            flags = dict.fromkeys(FLAGS)
-            return Context(**flags, layout=layout, cues=tuple(sorted(set(cues))))
+            said = tuple(sorted(set(cues)))
+            return Context(None, None, None, None, layout=layout, cues=said)
         experiencer = next((person for person in PERSONS if person in statuses), "patient")
         relatives = (self.rules.relative(self.text[a:b]) for a, b, s in cues if s == "family")
         return Context(
@@ -257,15 +258,14 @@ class _Note:
         column = self._cues_of_column(table, cell)
         is_named = any(says != AFFIRMED for *_, says in column)
         if not is_first or is_named or any(map(self._is_patient, header[:1])):
-            heads = [
-                (part, self._cues_of_head(*part.span))
-                for part in row.parts
-                if part.end <= cell.start
+            before = [part for part in row.parts if part.end <= cell.start]
+            said = [
+                cue
+                for part in before
+                for cue in self._cues_of_head(*part.span)
+                if part is row.parts[0] or cue[2] in PERSONS
             ]
-            rows = [
-                c for part, cues in heads for c in cues if part is row.parts[0] or c[2] in PERSONS
-            ]
-            return [*column, *([] if is_first else rows)]
+            return [*column, *([] if is_first else said)]
         patients = [name.column for name in header if self._is_patient(name)]
         return self._cues_of_values(
             [
