@@ -15,6 +15,7 @@ from spacy_bioel.plugins.clinical.persons import Persons
 from spacy_bioel.plugins.clinical.words import AUXILIARY, CONTRAST, LIGHT, PARTICIPLE, STOPS, Found
 
 _YEAR = re.compile(r"(?:19|20)\d\d")
+_ACTIVE = frozenset(("kin", "number", "not", "fail", "may", "can", "mark"))
 _DURATIONS = ("minute", "hour", "day", "week", "month", "year", "yr")
 
 
@@ -26,7 +27,9 @@ class Sentence(Persons):
         for i, (end, cues) in self.cues.items():
             for cue in cues:
                 KINDS[cue.kind](self, i, end, cue)
-        for i, name in enumerate(self.names):
+        for i, (name, word) in enumerate(zip(self.names, self.words, strict=True)):
+            if name not in _ACTIVE and word not in ("nor", "longer", "could"):
+                continue
             if name == "kin":
                 self.read_relative(i)
             elif name == "number" and self.words[i - 1] == "at" and self.name(i - 2) == "m":
@@ -34,14 +37,14 @@ class Sentence(Persons):
                     self.give("historical", [i - 2], i - 1, i + 1)
             elif name == "number" and _YEAR.fullmatch(self.words[i]):
                 self._year(i)
-            elif self.words[i] == "nor" and self.name(i + 1) in AUXILIARY:
+            elif word == "nor" and self.name(i + 1) in AUXILIARY:
                 self.give("negated", self.forward(i + 2, "negated"), i, i + 1)
-            elif self.words[i] == "longer" and self.name(i + 1) == "det":  # "no longer a problem"
+            elif word == "longer" and self.name(i + 1) == "det":  # "no longer a problem"
                 if self.name(i - 2) == "be":
                     self.give("historical", self.backward(i - 2, "is"), i - 1, i + 1)
             elif name in ("not", "fail"):
                 self._negation(i)
-            elif name in ("may", "can") or self.words[i] == "could":
+            elif name in ("may", "can") or word == "could":
                 self._guess(i)
             elif name == "mark" and (status := self._marks.get(self.spans[i][0])):
                 self.give(status, self.forward(i + 1, status), i, i + 1)

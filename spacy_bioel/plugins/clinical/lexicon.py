@@ -39,28 +39,30 @@ class Lexicon:
         self._cues: dict[str, list[Cue]] = defaultdict(list)
         for cue in sorted(cues, key=lambda cue: -len(cue.words)):
             self._cues[cue.words[0]].append(cue)
-        self._known: dict[str, tuple[str, Sequence[Cue]]] = {}
+        self.known: dict[str, tuple[str, str, Sequence[Cue]]] = {}  # what `look_up` returned
 
-    def look_up(self, word: str) -> tuple[str, Sequence[Cue]]:
-        """Return the class of a word in lower case, and the cues that it may begin."""
-        if (known := self._known.get(word)) is None:
-            forms = [word, *(f"{word[:n]}*" for n in range(min(len(word), _MAX_STEM), 1, -1))]
-            name = next((self._classes[form] for form in forms if form in self._classes), "")
-            if not name:
-                is_adverb = word.endswith("ly") and len(word) > 4
-                name = (
-                    "number" if any(map(str.isdigit, word)) else "adverb" if is_adverb else "word"
-                )
-            cues = [cue for form in forms for cue in self._cues.get(form, ())]
-            cues.sort(key=lambda cue: -len(cue.words))
-            if len(self._known) < _MAX_KNOWN_WORDS:
-                self._known[word] = name, cues
-            return name, cues
-        return known
+    def look_up(self, token: str) -> tuple[str, str, Sequence[Cue]]:
+        """Return a word in lower case, its class, and the cues that it may begin."""
+        word = token.lower().replace("’", "'")
+        if "\n" in word:  # a word that a hyphen breaks
+            word = "".join(word.replace("-", "", 1).split())
+        forms = [word, *(f"{word[:n]}*" for n in range(min(len(word), _MAX_STEM), 1, -1))]
+        name = next((self._classes[form] for form in forms if form in self._classes), "")
+        if not name:
+            is_adverb = word.endswith("ly") and len(word) > 4
+            name = "adverb" if is_adverb else "word" if word[0].isalpha() else word
+            name = "number" if any(map(str.isdigit, word)) else name
+        cues = [cue for form in forms for cue in self._cues.get(form, ())]
+        cues.sort(key=lambda cue: -len(cue.words))
+        if len(self.known) < _MAX_KNOWN_WORDS:
+            self.known[token] = word, name, cues
+        return word, name, cues
 
     def match(self, cue: Cue, words: Sequence[str], names: Sequence[str], start: int) -> int:
         """Return the end of a cue that begins at a word, or 0."""
         at = start + 1
+        if len(cue.words) == 1:
+            return at
         for part in cue.words[1:]:
             is_far = part in ("for", "with")  # "return to the clinic for"
             limit = at + (2 * _MAX_BETWEEN if is_far else _MAX_BETWEEN)

@@ -130,7 +130,7 @@ class _Note:
             mentions = [(max(a, start), min(b, end)) for a, b in inside if b > start]
             marks = [
                 mark
-                for number in (unit - 1, unit)
+                for number in ((unit - 1, unit) if self.marks else ())
                 for mark in self.marks.get(number, ())
                 if mark.place < end
                 and start < mark.end

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 Found = tuple[int, int, str]  # start, end and status
 
 _TOKEN = re.compile(
-    r"r/o'd|[a-z]{2,30}-[ \t]*\r?\n[ \t]*[a-z]{2,30}\b|can(?=not\b)|\w+?(?=n['’]t\b)|n['’]t\b"
+    r"(?!cannot)[a-z]++(?=[ ,.;:)])"  # most words
+    r"|r/o'd|[a-z]{2,30}-[ \t]*\r?\n[ \t]*[a-z]{2,30}\b|can(?=not\b)|\w+?(?=n['’]t\b)|n['’]t\b"
     r"|\b[a-z]/[a-z]{1,2}\b"
     r"|\bw/(?=\s)|['’](?:s|re|ve)\b|\w+|-ve\b|\S",
     re.I,
@@ -69,7 +70,9 @@ class Words:
         self.cues: dict[int, tuple[int, list[Cue]]] = {}
         self.n_mentions = len(mentions)
         self.found: dict[int, list[Found]] = {}
-        options: list[Sequence[Cue]] = []
+        options: list[tuple[int, Sequence[Cue]]] = []
+        words, names, spans = self.words, self.names, self.spans
+        look_up, known = lexicon.look_up, lexicon.known
         start, end = span
         self._marks = {mark.start: mark.status for mark in marks if mark.reach < 0}
         opaque = sorted(
@@ -80,31 +83,26 @@ class Words:
         while True:
             limit = opaque[at][0] if at < len(opaque) else end
             for token in _TOKEN.finditer(text, start, max(start, limit)):
-                word = token[0].lower().replace("’", "'")
-                if "\n" in word:  # a word that a hyphen breaks
-                    word = "".join(word.replace("-", "", 1).split())
-                name, cues = lexicon.look_up(word)
-                self._add(word, name if word[0].isalnum() or name != "word" else word, token.span())
-                options.append(cues)
+                word, name, cues = known.get(token[0]) or look_up(token[0])
+                if cues:
+                    options.append((len(words), cues))
+                words.append(word)
+                names.append(name)
+                spans.append(token.span())
             if at == len(opaque):
                 break
             if opaque[at][0] >= start:
-                self._add("", opaque[at][2], opaque[at][:2])
-                options.append(())
+                words.append("")
+                names.append(opaque[at][2])
+                spans.append(opaque[at][:2])
             start, at = max(start, opaque[at][1]), at + 1
         last = 0
-        for i, cues in enumerate(options):
-            if i < last or not cues:
-                continue
-            ends = [(lexicon.match(cue, self.words, self.names, i), cue) for cue in cues]
-            last = max(stop for stop, _ in ends)
-            if last:
-                self.cues[i] = last, [cue for stop, cue in ends if stop == last]
-
-    def _add(self, word: str, name: str, span: tuple[int, int]) -> None:
-        self.words.append(word)
-        self.names.append(name)
-        self.spans.append(span)
+        for i, cues in options:
+            if i >= last:
+                ends = [(lexicon.match(cue, self.words, self.names, i), cue) for cue in cues]
+                last = max(stop for stop, _ in ends)
+                if last:
+                    self.cues[i] = last, [cue for stop, cue in ends if stop == last]
 
     def name(self, i: int) -> str:
         return self.names[i] if 0 <= i < len(self.names) else "."
