@@ -32,10 +32,10 @@ class Sentence(Persons):
                 continue
             if name == "kin":
                 self.read_relative(i)
-            elif name == "number" and self.words[i - 1] == "at" and self.name(i - 2) == "m":
+            elif name == "number" and self.word(i - 1) == "at" and self.name(i - 2) == "m":
                 if "had" in self.words[max(0, i - 6) : i]:  # "she had mumps at 17"
                     self.give("historical", [i - 2], i - 1, i + 1)
-            elif name == "number" and _YEAR.fullmatch(self.words[i]):
+            elif name == "number" and _YEAR.fullmatch(self.word(i)):
                 self._year(i)
             elif word == "nor" and self.name(i + 1) in AUXILIARY:
                 self.give("negated", self.forward(i + 2, "negated"), i, i + 1)
@@ -55,7 +55,7 @@ class Sentence(Persons):
         places = [place for place, _ in self.spans]
         before = range(bisect_left(places, start))
         return any(
-            self.words[k] in CONTRAST
+            self.word(k) in CONTRAST
             or (self.is_verb(k) and self.cues[k][1][0].says == "+" and not self.group(k).negated)
             for k in before
         )
@@ -72,7 +72,7 @@ class Sentence(Persons):
         """Whether the patient is named before a mention, as in a section about the family."""
         places = [place for place, _ in self.spans]
         return any(
-            self.words[k] in ("patient", "pt", "proband", "himself", "herself")
+            self.word(k) in ("patient", "pt", "proband", "himself", "herself")
             for k in range(bisect_left(places, start))
         )
 
@@ -80,7 +80,7 @@ class Sentence(Persons):
         """Whether the words behind a mention say that it is treated: "gout on allopurinol"."""
         places = [place for place, _ in self.spans]
         k = bisect_left(places, start) + 1
-        is_treated = self.words[k : k + 1] == ["on"] and self.name(k + 1) in ("word", "m")
+        is_treated = self.word(k) == "on" and self.name(k + 1) in ("word", "m")
         inside = self.words[k : k + 4]
         return is_treated or any(
             w.startswith(("controlled", "ongoing", "stable", "uses", "takes")) for w in inside
@@ -88,19 +88,19 @@ class Sentence(Persons):
 
     def _verb(self, i: int, end: int, cue: Cue) -> None:
         """A verb governs its object; a passive one, its subject."""
-        if end - i == 1 and self.name(i - 1) in ("det", "own") and self.words[end - 1] != "had":
+        if end - i == 1 and self.name(i - 1) in ("det", "own") and self.word(end - 1) != "had":
             return  # a noun: "the report"
         group = self.group(i)
-        is_participle = self.words[i].endswith(PARTICIPLE)
+        is_participle = self.word(i).endswith(PARTICIPLE)
         after = self.name(end)
         is_last = after not in ("m", "word", "det", "own", "to", "pronoun", "number", "bare", "rel")
         if cue.says == "negated" and not group.has_subject and not is_participle:
             is_first = self.name(i - 1) in STOPS or self.name(i - 1) in (",", "and", "-")
-            group.modal |= is_first and not self.words[i].endswith("s")
+            group.modal |= is_first and not self.word(i).endswith("s")
         status = self.status(cue, group)
         given = status if status != "+" else ""
-        is_this = self.words[group.start - 1] in ("this", "that", "which") and group.start > 0
-        is_this |= self.words[group.start - 1].startswith(("diagnos", "possibil"))
+        is_this = self.word(group.start - 1) in ("this", "that", "which") and group.start > 0
+        is_this |= self.word(group.start - 1).startswith(("diagnos", "possibil"))
         has_pronoun = any(word in ("it", "them") for word in self.words[i : end + 1])
         is_passive = (
             is_participle
@@ -110,20 +110,13 @@ class Sentence(Persons):
         if is_passive and cue.says == "uncertain" and after in ("det", "m"):
             is_passive = False  # "considered a seizure"
         if is_passive and (after != "to" or cue.says == "negated") and cue.kind == "verb":
-            targets = self.backward(group.start, self.words[group.start])
+            targets = self.backward(group.start, self.word(group.start))
             before = self.name(group.start - 1)
             if not targets and (before == "bare" or is_this):
                 targets = self.last_mention(i)
             if self.give(given, targets, i, end):
                 return
-            if is_last and self.words[end : end + 1] not in (
-                ["with"],
-                ["as"],
-                ["by"],
-                ["for"],
-                [","],
-                [":"],
-            ):
+            if is_last and self.word(end) not in ("with", "as", "by", "for", ",", ":"):
                 return
         first = group.start if group.negated or group.modal else i
         targets = self.asserted(end, self.forward(end, given, clause=cue.kind == "object"))
@@ -137,35 +130,35 @@ class Sentence(Persons):
 
     def _state(self, i: int, end: int, cue: Cue) -> None:
         """A predicate governs its subject."""
-        if self.words[i] == "none":
+        if self.word(i) == "none":
             if self.name(i - 1) in ("have", "be", "prep"):  # "he had none"
                 self.give(cue.says, self.last_mention(i), i, end)
                 return
-            if self.words[end : end + 1] in (["since"], ["subsequently"], ["after"]):
+            if self.word(end) in ("since", "subsequently", "after"):
                 self.give("historical", self.last_mention(i), i, end)
                 return
             if self.name(end) == "have" or self.is_verb(end):
                 self.give(cue.says, self.forward(end + 1, cue.says), i, end)
                 return
         group = self.group(i)
-        if group.passive and self.words[i] == "stopped":  # a drug
+        if group.passive and self.word(i) == "stopped":  # a drug
             return
         if self.is_head and self.name(end) == "m":
             self.give(self.status(cue, group).strip("+"), [len(self.names) - 1], i, end)
             return
-        is_verb = self.name(i - 1) == "m" and self.words[i].endswith(PARTICIPLE)
+        is_verb = self.name(i - 1) == "m" and self.word(i).endswith(PARTICIPLE)
         if not (group.has_subject or is_verb) and self.name(end) in ("m", "word", "bare"):
             return
         if self.status(cue, group) not in ("", "+"):
-            targets = self.backward(group.start, self.words[group.start])
+            targets = self.backward(group.start, self.word(group.start))
             self.give(self.status(cue, group), targets, group.start, end)
 
     def _adjective(self, i: int, end: int, cue: Cue) -> None:
         """An adjective governs the noun after it, or as a predicate its subject."""
-        if self.words[end : end + 1] == ["that"]:
+        if self.word(end) == "that":
             status = self.status(cue, self.group(i))
             self.give(status, self.asserted(end, self.forward(end, status, clause=True)), i, end)
-        elif self.words[end : end + 1] in (["due"], ["secondary"]):
+        elif self.word(end) in ("due", "secondary"):
             self._item(i, end, cue)
         elif self.name(end) in ("m", "word", "bare", "change", "-", "det"):
             if self.name(end) != "m" and not self.forward(end, "", item=True):
@@ -178,7 +171,7 @@ class Sentence(Persons):
             group, verb = self.group(i), end + 1
             while self.name(verb) in ("have", "not"):
                 verb += 1
-            is_being = self.name(verb) == "be" and self.words[verb + 1 : verb + 2] != ["due"]
+            is_being = self.name(verb) == "be" and self.word(verb + 1) != "due"
             if is_being or self.name(verb) == "m" or verb in self.cues:
                 self.give(self.status(cue, group), self.forward(verb + 1, "", item=True), i, end)
         else:
@@ -186,10 +179,10 @@ class Sentence(Persons):
 
     def _item(self, i: int, end: int, cue: Cue) -> None:
         """Governs the noun phrase directly after it."""
-        if self.words[i] == "non" and self.names[end : end + 2] != ["-", "m"]:
+        if self.word(i) == "non" and self.names[end : end + 2] != ["-", "m"]:
             return
-        if self.words[i] == "old" and (
-            self.name(i - 1) == "-" or self.words[i - 1][:2] in ("ye", "mo", "yr")
+        if self.word(i) == "old" and (
+            self.name(i - 1) == "-" or self.word(i - 1)[:2] in ("ye", "mo", "yr")
         ):
             return
         status = self.status(cue, self.group(i))
@@ -203,25 +196,21 @@ class Sentence(Persons):
         if status == "+" or (i > 1 and self.words[i - 2 : i + 1] == ["with", "or", "without"]):
             return
         for k in range(i - 1):  # "it is not that he has no pain": a negation of a clause
-            if self.names[k] == "not" and self.words[k + 1] == "that" and status == "negated":
+            if self.names[k] == "not" and self.word(k + 1) == "that" and status == "negated":
                 status = "unknown"
-        if self.words[i] == "neither":
+        if self.word(i) == "neither":
             targets = self.forward(end, status)
             behind = targets[-1] + 1 if targets else 0
-            if (
-                self.words[behind : behind + 1]
-                and self.words[behind].endswith("ed")
-                and not self.is_predicate(behind)
-            ):
+            if self.word(behind).endswith("ed") and not self.is_predicate(behind):
                 return  # "neither A nor B reduced"
-        if self.words[i] == "none" and self.words[i - 1] == "in" and i:  # "in none of the samples"
+        if self.word(i) == "none" and self.word(i - 1) == "in" and i:  # "in none of the samples"
             self.give(status, self.last_mention(i), i, end)
             return
         is_asked = any(word.startswith(("ask", "question")) for word in self.words[:i])
-        if self.words[i] == "no" and is_asked and self.is_end(end):
+        if self.word(i) == "no" and is_asked and self.is_end(end):
             self.give(status, self.last_mention(i), i, end)  # "she answered no"
             return
-        if self.words[i] == "no" and self.words[i - 1] == "at" and i:  # "at no time did he have"
+        if self.word(i) == "no" and self.word(i - 1) == "at" and i:  # "at no time did he have"
             verb = next(
                 (
                     n
@@ -233,15 +222,15 @@ class Sentence(Persons):
             if verb:
                 self.give(status, self.forward(verb + 1, status), i - 1, end)
             return
-        if cue.says == "historical" and self.words[i - 1].startswith(_DURATIONS) and i:
+        if cue.says == "historical" and self.word(i - 1).startswith(_DURATIONS) and i:
             return  # "a two-day history of"
-        if self.words[i] == "used" and self.name(i - 1) == "pronoun" and self.name(i - 2) == "m":
+        if self.word(i) == "used" and self.name(i - 1) == "pronoun" and self.name(i - 2) == "m":
             self.give(status, [i - 2], i, end)
             return
         if end - i == 1 and self.name(i - 1) == "m" and self.is_end(end):  # "nystagmus no"
             self.give(status, [i - 1], i, end)
             return
-        if self.words[i] == "no" and self.words[i + 1 : i + 2] == ["longer"]:
+        if self.word(i) == "no" and self.word(i + 1) == "longer":
             if self.name(i + 2) not in ("m", "det"):
                 return
             status = "historical"
@@ -252,9 +241,10 @@ class Sentence(Persons):
         is_request = "let" in self.words[max(0, i - 4) : i]  # "let us know if"
         if (self.name(i - 1) == "ask" and not is_request) or self.name(end) == "ask":
             return
-        is_first = all(name in LIGHT for name in self.names[:i])
+        # A condition in front ends at a comma; an instruction does not.
+        is_first = not cue.doubted and all(name in LIGHT for name in self.names[:i])
         status = self.status(cue, self.group(i))
-        if self.words[i] == "whether" and {"modal", "may"} & {*self.names[end : end + 6]}:
+        if self.word(i) == "whether" and {"modal", "may"} & {*self.names[end : end + 6]}:
             status = "hypothetical"
         targets = self.forward(end, status, clause=True, first=is_first)
         if status != "hypothetical":
@@ -280,7 +270,7 @@ class Sentence(Persons):
             if not any(self.names[n] == "change" for n in range(i, first)):
                 self.give("negated", self.forward(first, "negated", item=True), i, i + 1)
             return
-        if self.words[i + 1 : i + 2] in (["only"], ["just"], ["necessarily"], ["all"], ["every"]):
+        if self.word(i + 1) in ("only", "just", "necessarily", "all", "every"):
             return
         k = i + 1
         while self.name(k) in ("adverb", "det", "be"):
@@ -299,20 +289,20 @@ class Sentence(Persons):
             "pronoun",
         )
         if self.is_end(i + 1) and self.name(i - 1) == "be":  # "nystagmus is not."
-            self.give("negated", self.backward(i - 1, self.words[i - 1]), i - 1, i + 1)
+            self.give("negated", self.backward(i - 1, self.word(i - 1)), i - 1, i + 1)
         elif (
-            self.words[k : k + 1] == ["in"]
+            (self.word(k) == "in" and self.names[i] == "not")
             or (name == "m" and (k == i + 1 or is_be) and self.names[i] == "not")
             or (
                 is_being
                 and k not in self.cues
-                and (name == "m" or (name == "word" and not self.words[k].endswith(("ed", "ing"))))
+                and (name == "m" or (name == "word" and not self.word(k).endswith(("ed", "ing"))))
             )
         ):
-            first = k + 1 if self.words[k : k + 1] == ["in"] else k
+            first = k + 1 if self.word(k) == "in" else k
             targets = self.forward(first, "negated")
             behind = targets[0] + 1 if targets else 0
-            is_subject = self.words[behind : behind + 1] and self.words[behind].endswith("ed")
+            is_subject = self.word(behind).endswith("ed")
             if not (is_subject or {"prep", ","} & {*self.names[first:behind]}):
                 self.give("negated", targets, i, i + 1)
 
@@ -321,14 +311,14 @@ class Sentence(Persons):
         k = i + 1
         while self.name(k) == "adverb":
             k += 1
-        if self.name(k) == "be" and self.words[k + 1 : k + 2] == ["that"]:  # "may be that"
+        if self.name(k) == "be" and self.word(k + 1) == "that":  # "may be that"
             self.give("uncertain", self.forward(k + 1, "", clause=True), i, k + 1)
             return
         noun = k + 1
         while self.name(noun) in ("adverb", "det"):
             noun += 1
         if (
-            self.words[k].startswith(("caus", "lead", "produc", "induc"))
+            self.word(k).startswith(("caus", "lead", "produc", "induc"))
             if k < len(self.words)
             else False
         ):
@@ -337,8 +327,8 @@ class Sentence(Persons):
         if self.names[i] == "can":
             return
         is_noun = self.name(noun) == "m" or (self.name(noun) == "word" and noun not in self.cues)
-        is_cause = self.words[noun : noun + 1] in (["due"], ["secondary"])
-        is_verb = self.words[noun : noun + 1] and self.words[noun].endswith(("ed", "ing"))
+        is_cause = self.word(noun) in ("due", "secondary")
+        is_verb = self.word(noun).endswith(("ed", "ing"))
         if self.name(k) == "be" and (is_cause or (is_noun and not is_verb)):
             self.give("uncertain", self.forward(noun, "uncertain", item=True), i, k + 1)
 
@@ -347,7 +337,7 @@ class Sentence(Persons):
         if end - i > 1 and not (self.is_head or self.name(end) == ":"):
             return  # "side effects" as a title
         is_inverted = self.names[i] == "modal" and self.name(end) in ("m", "pronoun", "det")
-        if is_inverted and self.words[end] in ("it", "they") and "m" not in self.names[end:]:
+        if is_inverted and self.word(end) in ("it", "they") and "m" not in self.names[end:]:
             self.give(cue.says, self.last_mention(i), i, end)
         elif is_inverted or all(name in LIGHT for name in self.names[:i]):
             self._clause(i, end, cue)
@@ -355,22 +345,20 @@ class Sentence(Persons):
     def _behind(self, i: int, end: int, cue: Cue) -> None:
         """Governs the mention directly before it."""
         k = i - 1
-        while k >= 0 and self.names[k] in ("-", "and", "or", "m") and self.words[k] != "with":
+        while k >= 0 and self.names[k] in ("-", "and", "or", "m") and self.word(k) != "with":
             k -= 1
         targets = [n for n in range(k + 1, i) if self.names[n] == "m"]
-        if self.name(end) in ("m", "word") and self.words[i] == "free":
+        if self.name(end) in ("m", "word") and self.word(i) == "free":
             return
         self.give(self.status(cue, self.group(k + 1)), targets, i, end)
 
     def _time(self, i: int, end: int, cue: Cue) -> None:
         """A time governs the mentions of its clause."""
-        if self.words[end - 1] == "was" and self.name(end) not in ("number", "det"):
+        if self.word(end - 1) == "was" and self.name(end) not in ("number", "det"):
             return  # "when he was seen"
-        if self.words[end - 1].endswith(("ties", "teens")) and end - i == 2:
-            return  # an age: "a woman in sixties"
-        if self.words[i] == "before" and not self.is_end(end):
+        if self.word(i) == "before" and not self.is_end(end):
             return
-        if self.words[i] in ("ago", "earlier", "before") and not self.words[i - 1].startswith(
+        if self.word(i) in ("ago", "earlier", "before") and not self.word(i - 1).startswith(
             ("year", "yr", "month", "week", "decade")
         ):
             return
@@ -391,7 +379,7 @@ class Sentence(Persons):
         """A year behind a mention: "stroke 2012", "her last seizure was in 1994"."""
         k = i - 1
         while k >= 0 and (
-            self.names[k] in ("be", "adverb", ",", "(") or self.words[k] in ("in", "on", "treated")
+            self.names[k] in ("be", "adverb", ",", "(") or self.word(k) in ("in", "on", "treated")
         ):
             k -= 1
         if self.name(k) == "m":

@@ -15,7 +15,7 @@ _MAX_STEM = 14
 class Cue:
     """Words that give mentions a status.
 
-    words (tuple[str, ...]): A stem ends with "*".
+    words (tuple[str, ...]): A stem ends with "*"; "<prep>" is any word of the class "prep".
     kind (str): What it governs; a key of `KINDS` in `clauses.py`.
     says, negated, doubted (str): The status that it gives plainly, under a negation, and under a
         modal verb ("must be ruled out"); "+" if it affirms, "" if it gives none.
@@ -66,7 +66,7 @@ class Lexicon:
         for part in cue.words[1:]:
             is_far = part in ("for", "with")  # "return to the clinic for"
             limit = at + (2 * _MAX_BETWEEN if is_far else _MAX_BETWEEN)
-            while at < len(words) and not _fits(words[at], part):
+            while at < len(words) and not _fits(words[at], names[at], part):
                 is_between = names[at] in ("adverb", "pronoun", "own", "det", "-") or (
                     is_far and names[at] not in ("m", "mark", ",", ".", ";", ":", "(", ")")
                 )
@@ -79,5 +79,7 @@ class Lexicon:
         return at
 
 
-def _fits(word: str, part: str) -> bool:
+def _fits(word: str, name: str, part: str) -> bool:
+    if part[0] == "<":
+        return name == part[1:-1]
     return word.startswith(part[:-1]) if part.endswith("*") else word == part

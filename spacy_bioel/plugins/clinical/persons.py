@@ -21,6 +21,7 @@ _HAVING = (
     "document",
     "prov",
 )
+_NEW = ("personal", "presented", "presents", "presenting", "admitted")  # of the patient
 _WEAK_KIN = frozenset("relative relatives parent child children twin twins family".split())
 _QUALIFIERS = frozenset("both neither no maternal paternal degree first affected".split())
 _OF_KIN = frozenset(
@@ -38,10 +39,10 @@ class Persons(Scopes):
         self._experience(i, end, cue.says)
 
     def read_relative(self, i: int) -> None:
-        is_history = self.words[i + 1 : i + 2] in (["history"], ["hx"])
-        if is_history or self.words[i] in ("fh", "fhx"):
+        is_history = self.word(i + 1) in ("history", "hx")
+        if is_history or self.word(i) in ("fh", "fhx"):
             end = i + 1 + is_history
-            self.give("family", self._of_person(end, False), i, end)
+            self.give("family", self._of_person(end, False, is_history=True), i, end)
             return
         if not (self.name(i + 1) == "-" and self.name(i + 2) in ("word", "to")):
             self._experience(i, i + 1, "family")
@@ -52,25 +53,25 @@ class Persons(Scopes):
             return False
         k, n_words = i - 1, 0
         while self.name(k) in ("det", "own", "word", "bare", "number", "adverb", "-") and k >= 0:
-            n_words += self.names[k] in ("word", "bare") and self.words[k] not in _OF_KIN
-            if n_words > 2 or self.words[k].endswith("ed"):
+            n_words += self.names[k] in ("word", "bare") and self.word(k) not in _OF_KIN
+            if n_words > 2 or self.word(k).endswith("ed"):
                 break
             k -= 1
-        before = self.words[k] if k >= 0 and self.name(k) in ("prep", "to") else ""
-        is_weak = self.words[i] in _WEAK_KIN and not any(
-            self.names[n] in ("own", "number") or self.words[n] in _QUALIFIERS
+        before = self.word(k) if k >= 0 and self.name(k) in ("prep", "to") else ""
+        is_weak = self.word(i) in _WEAK_KIN and not any(
+            self.names[n] in ("own", "number") or self.word(n) in _QUALIFIERS
             for n in range(k + 1, i)
         )
-        if self.words[i] in ("child", "children"):
+        if self.word(i) in ("child", "children"):
             is_weak = "own" not in self.names[k + 1 : i]
-        is_weak &= not (self.words[i] == "family" and self.words[i - 1] == "the")
-        if is_weak or (self.words[i] == "family" and before not in ("in", "of")):
+        is_weak &= not (self.word(i) == "family" and self.word(i - 1) == "the")
+        if is_weak or (self.word(i) == "family" and before not in ("in", "of")):
             return False
         if before in ("in", "affecting"):
             targets = self._backward_of_person(k)
             if targets:
                 return self.give(status, targets, i, end)
-        elif before == "to" and self.words[i + 1 : i + 2] == ["with"]:
+        elif before == "to" and self.word(i + 1) == "with":
             pass  # "born to a mother with"
         elif before not in ("", "of", "after", "for") and not (
             before == "with" and status == "other"
@@ -94,7 +95,7 @@ class Persons(Scopes):
             else:
                 break
         name, item = self.name(q), False
-        if self.words[q : q + 1] == ["'s"]:
+        if self.word(q) == "'s":
             return self.give(status, self.forward(q + 1, "", item=True), i, q + 1)
         elif name in ("have", "be", "do", "may", "modal", "can", "not"):
             verb = q
@@ -103,7 +104,7 @@ class Persons(Scopes):
             if (
                 self.name(verb) in ("say", "word")
                 and name != "have"
-                and self.words[verb].endswith("ing")
+                and self.word(verb).endswith("ing")
             ):
                 return False
             is_raising = self.name(verb + 1) == "to" and self.name(verb + 2) in ("have", "be")
@@ -112,19 +113,22 @@ class Persons(Scopes):
             )
             if is_saying and not is_raising and not self._is_having(verb):
                 return False
-            item = name == "be" and not self.words[verb].endswith("ed")
+            item = name == "be" and not self.word(verb).endswith("ed")
             q = verb
-        elif name in (":", "-"):
+        elif name in (":", "-") or self.words[q : q + 2] == ["to", "have"]:
             q += 1
         elif name == "prep":
-            if self.words[q] not in ("with", "of"):
+            if self.word(q) not in ("with", "of"):
                 return self.is_head and self.give(status, [len(self.names) - 1], i, end)
             q += 1
-        elif name == "word" and self.words[q + 1 : q + 2] == ["with"]:  # "home with"
+        elif name == "word" and self.word(q + 1) == "with":  # "home with"
             q += 2
         elif (
             name == "undergo"
-            or (name in ("word", "change", "ask") and (self._is_action(q) or self._is_having(q)))
+            or (
+                name in ("word", "bare", "change", "ask")
+                and (self._is_action(q) or self._is_having(q))
+            )
             or (
                 q in self.cues
                 and self.negates(q)
@@ -140,7 +144,7 @@ class Persons(Scopes):
     def _verb_behind(self, k: int) -> int:
         """Return the auxiliary behind a short phrase: "a cousin in Canada is", or 0."""
         for n in range(k + 1, min(k + 5, len(self.names))):
-            if self.names[n] in AUXILIARY and self.words[k] != "with":
+            if self.names[n] in AUXILIARY and self.word(k) != "with":
                 return n
             if self.names[n] not in ("det", "own", "word", "number"):
                 break
@@ -161,9 +165,10 @@ class Persons(Scopes):
     def _is_action(self, k: int) -> bool:
         """Whether a word after a person is a verb, but not one of saying or bringing."""
         is_noun = self.name(k + 1) in AUXILIARY  # "daughter cysts are"
+        is_noun |= self.word(k + 1) == "that"  # "her mother narrated that"
         return (
             k not in self.cues
-            and self.words[k].endswith(("ed", "s", "nt", "ook", "ost"))
+            and self.word(k).endswith(("ed", "s", "nt", "ook", "ost"))
             and not is_noun
         )
 
@@ -171,42 +176,50 @@ class Persons(Scopes):
         return k in self.cues and self.cues[k][1][0].kind in ("verb", "object")
 
     def _is_having(self, k: int) -> bool:
-        return self.words[k].startswith(_HAVING)
+        return self.word(k).startswith(_HAVING)
 
     def _is_subject(self, k: int) -> bool:
         """Whether another relative, an age or a relative clause follows."""
-        while self.name(k) in ("own", "det", "adverb") or self.words[k : k + 1] in (
-            ["maternal"],
-            ["paternal"],
-            ["both"],
+        while self.name(k) in ("own", "det", "adverb") or self.word(k) in (
+            "maternal",
+            "paternal",
+            "both",
         ):
             k += 1
         return self.name(k) in ("kin", "number", "rel")
 
-    def _of_person(self, k: int, item: bool) -> list[int]:
-        """Return the mentions that a person has, from a word on."""
+    def _of_person(self, k: int, item: bool, *, is_history: bool = False) -> list[int]:
+        """Return the mentions that a person has, from a word on.
+
+        item (bool): Only up to a comma.
+        is_history (bool): They have a family history, after which "and has" is about the patient.
+        """
         found = []
         stop = min(len(self.names), k + MAX_WORDS)
         while k < stop:
             name = self.names[k]
             if name == "m":
                 found.append(k)
-            elif self.words[k] in CONTRAST:
+            elif self.word(k) in CONTRAST:
                 if self.name(k + 1) in ("pronoun", "kin", "own", "det", "m"):
                     break
                 item = False
-            elif name in (".", ";", "!", "?", "|"):
+            elif name in (".", ";", "!", "?", "|") or self.word(k) in _NEW:
                 break
             elif name == "pronoun" or (name == "kin" and found):
                 break
-            elif name in (",", "and") and ((item and name == ",") or self._starts_clause(k + 1)):
+            elif name in (",", "and") and found:
+                is_verb = is_history and "have" in self.names[k + 1 : k + 3]
+                if (item and name == ",") or is_verb or self._starts_clause(k + 1):
+                    break
+            elif name == "," and (item or self._starts_clause(k + 1)):
                 break
             k += 1
         return found
 
     def _starts_clause(self, k: int) -> bool:
         """Whether a new subject or a verb of the patient follows."""
-        if self.name(k) in ("pronoun", "kin", "own", "say") or self.words[k : k + 1] == ["that"]:
+        if self.name(k) in ("pronoun", "kin", "own", "say") or self.word(k) == "that":
             return True
         return self.name(k - 1) == "," and self.name(k) in ("have", "be")
 

@@ -52,7 +52,7 @@ class Reach:
 
     def _goes_on(self, k: int) -> bool:
         """Read a word; return whether the cue reaches behind it."""
-        name, word, words = self.words.names[k], self.words.words[k], self.words
+        name, word, words = self.words.names[k], self.words.word(k), self.words
         if self._is_negated and self._is_other_noun(k):
             return False
         if name in LIGHT:
@@ -71,6 +71,9 @@ class Reach:
             return self._conjunction(k)
         if name == "prep":
             return self._preposition(k)
+        if self._is_negated and words.is_verb(k) and words.cues[k][1][0].says == "uncertain":
+            self.last = ""  # "no diarrhea suggestive of malabsorption"
+            return True
         if name in AUXILIARY or words.is_verb(k):
             return self._verb(k)
         if name in ("end", "rel", "pronoun"):
@@ -93,8 +96,8 @@ class Reach:
 
     def _is_other_noun(self, k: int) -> bool:
         """Whether a noun phrase begins that a negation before it does not govern."""
-        word = self.words.words[k]
-        if word == "other" and self.words.words[k + 1 : k + 2] == ["than"]:
+        word = self.words.word(k)
+        if word == "other" and self.words.word(k + 1) == "than":
             return True
         is_own = self.words.names[k] == "own" and self.last == "word"
         return is_own or (word == "some" and self.last != "")
@@ -109,6 +112,9 @@ class Reach:
 
     def _comma(self, k: int) -> bool:
         words, is_open = self.words, self.words.closes(k)
+        if words.word(k + 1) in ("such", "including"):
+            return True
+        is_open &= not self.item or bool(self.found)
         if ((self.first or self.item) and not is_open) or not self.last or words.begins(k + 1):
             return False
         if not self.clause and words.is_own(k + 1, self.n_commas, self._is_negated):
@@ -125,7 +131,7 @@ class Reach:
         after = k + 1
         while words.name(after) == "adverb":
             after += 1
-        is_phrase = words.name(after) == "prep" and words.words[after] not in ("of", "for", "from")
+        is_phrase = words.name(after) == "prep" and words.word(after) not in ("of", "for", "from")
         if self._is_negated and words.name(after) == "own" and self.last == "m":
             return False  # "no fever, and his cough ..."
         is_clause = words.begins(after) and not (self.clause and words.is_verb(after))
@@ -140,15 +146,18 @@ class Reach:
         return True
 
     def _preposition(self, k: int) -> bool:
-        word, last, words = self.words.words[k], self.last, self.words
+        word, last, words = self.words.word(k), self.last, self.words
+        if word == "as" and words.word(k - 1) == "such":
+            self.last = ""
+            return True
         if word == "as" and not (last or self.clause):
             return False
         is_free = last in ("", "bare") or self.clause
-        if last == "m" and self._is_negated and words.words[k + 1 : k + 2] == ["the"]:
+        if last == "m" and self._is_negated and words.word(k + 1) == "the":
             self.blocked = True  # "no fall with the seizures"
         elif word == "about":
             self.blocked |= bool(last)
-        elif last == "bare" and word == "for" and words.words[k - 1].startswith("diagnos"):
+        elif last == "bare" and word == "for" and words.word(k - 1).startswith("diagnos"):
             self.blocked = True
         elif self.item and last == "m":
             self.blocked = word != "of"

@@ -107,6 +107,9 @@ class Words:
     def name(self, i: int) -> str:
         return self.names[i] if 0 <= i < len(self.names) else "."
 
+    def word(self, i: int) -> str:
+        return self.words[i] if 0 <= i < len(self.words) else ""
+
     def give(self, status: str, targets: Sequence[int], first: int, last: int) -> bool:
         if status:
             cue = self.spans[first][0], self.spans[last - 1][1]
@@ -119,7 +122,7 @@ class Words:
         """Return the group of the verb or predicate at a word."""
         group, k = Group(i), i - 1
         while k >= 0:
-            name, word = self.names[k], self.words[k]
+            name, word = self.names[k], self.word(k)
             if k > 1 and self.words[k - 2 : k] == ["at", "no"]:  # "at no time"
                 group.negated, group.start, k = not group.negated, k - 2, k - 3
                 continue
@@ -129,7 +132,7 @@ class Words:
             if self.words[k - 1 : k + 1] == ["long", "since"]:
                 group.start, k = k - 1, k - 2
                 continue
-            if name == "not" or (word == "no" and self.words[k + 1] == "longer"):
+            if name == "not" or (word == "no" and self.word(k + 1) == "longer"):
                 group.over |= word == "no"
                 group.negated = not group.negated
             elif word in ("no", "without") and k + 1 == group.start:
@@ -149,10 +152,10 @@ class Words:
                     if group.passive:  # "to be ruled out"
                         group.modal, group.start = True, k
                     if k > 1 and (
-                        self.words[k - 2] == "no" or "nothing" in self.words[k - 5 : k - 1]
+                        self.word(k - 2) == "no" or "nothing" in self.words[k - 5 : k - 1]
                     ):
                         group.negated = not group.negated
-                    if k and self.words[k - 1].startswith(("need", "remain", "yet")):
+                    if k and self.word(k - 1).startswith(("need", "remain", "yet")):
                         group.modal, group.start, k = True, k - 1, k - 2
                         continue
                     break
@@ -197,9 +200,9 @@ class Words:
 
     def asserted(self, k: int, targets: list[int]) -> list[int]:
         """Leave out the subject of a clause that begins at a word: "whether the cough is worse"."""
-        if self.words[k : k + 1] == ["that"]:
+        if self.word(k) == "that":
             k += 1
-        is_known = self.name(k) == "own" or self.words[k : k + 1] == ["the"]
+        is_known = self.name(k) == "own" or self.word(k) == "the"
         is_subject = self.name(k + 2) in AUXILIARY and targets[:1] == [k + 1]
         return targets[1:] if is_known and is_subject else targets
 
@@ -215,12 +218,12 @@ class Words:
         return (
             self.name(k + 1) == "-"
             and self.name(k + 2) in ("word", "change")
-            and (self.words[k + 2].endswith("ed"))
+            and (self.word(k + 2).endswith("ed"))
         )
 
     def is_abbreviated(self, k: int) -> bool:
         """Whether a full stop within a sentence belongs to an abbreviation: "resp. infection"."""
-        return k + 1 < len(self.names) and len(self.words[k - 1]) < 6
+        return k + 1 < len(self.names) and len(self.word(k - 1)) < 6
 
     def ends_subject(self, k: int) -> bool:
         return any(
@@ -237,9 +240,14 @@ class Words:
 
     def is_verb(self, k: int) -> bool:
         """Whether a word is a finite verb: after a noun, and no participle behind it."""
-        if not self.is_predicate(k) or self.name(k - 1) in ("det", "own", "prep", "to", "bare"):
+        is_noun = self.word(k).startswith("complaint")
+        if (
+            not self.is_predicate(k)
+            or is_noun
+            or self.name(k - 1) in ("det", "own", "prep", "to", "bare")
+        ):
             return False
-        is_participle = self.words[k].endswith(PARTICIPLE)
+        is_participle = self.word(k).endswith(PARTICIPLE)
         return not is_participle or self.name(k + 1) in ("m", "det", "own", "word")
 
     def begins(self, k: int) -> bool:
@@ -254,7 +262,7 @@ class Words:
         if self.name(k) == "prep":
             return True
         is_graded = self.name(k) == "degree"
-        if self.words[k : k + 1] in (["only"], ["just"]):
+        if self.word(k) in ("only", "just"):
             return True
         while k < len(self.names):
             name = self.names[k]
@@ -270,12 +278,15 @@ class Words:
                 is_negated
                 and name == "word"
                 and self.name(k - 1) == "m"
-                and not self.words[k].endswith("s")
+                and not self.word(k).endswith("s")
             ):
                 return True  # "cough productive"
-            if is_negated and self.words[k] == "still":
+            if is_negated and self.word(k) == "still":
                 return True
-            if self.is_predicate(k) or (k in self.cues and self.cues[k][1][0].kind == "time"):
+            is_attribute = self.name(k + 1) in ("m", "word") and not self.is_verb(k)
+            if (self.is_predicate(k) and not is_attribute) or (
+                k in self.cues and self.cues[k][1][0].kind == "time"
+            ):
                 return True
             k += 1
         return is_graded
@@ -297,13 +308,13 @@ class Words:
         if self.name(k) == ",":  # after a relative clause
             rel = next((n for n in range(k, max(0, k - 14), -1) if self.names[n] == "rel"), 0)
             k = rel - 1 if rel and self.name(rel - 1) in (",", "m") else k
-        if k > 0 and self.words[k] == "that" and self.names[k - 1] == "m":
+        if k > 0 and self.word(k) == "that" and self.names[k - 1] == "m":
             k -= 1
         skipped = ("adverb", "time", ",", "rel", "and", "not", '"', "-")
         first = k
-        while k >= 0 and (self.names[k] in skipped or self.words[k] in ("but", "then")):
+        while k >= 0 and (self.names[k] in skipped or self.word(k) in ("but", "then")):
             k -= 1
-        if any(self.words[n] in ("and", "but", "then") for n in range(k + 1, first + 1)):
+        if any(self.word(n) in ("and", "but", "then") for n in range(k + 1, first + 1)):
             # A predicate without a subject: "was looked for and not found".
             verb_at = next(
                 (
@@ -348,7 +359,7 @@ class Words:
                 return [k - 1]
             elif name in STOPS or name in ("end", "mark", "rel", "pronoun", "to", "("):
                 break
-            elif self.name(k - 1) == "m" and k in self.cues and self.words[k].endswith(PARTICIPLE):
+            elif self.name(k - 1) == "m" and k in self.cues and self.word(k).endswith(PARTICIPLE):
                 pass  # "the mass seen on the scan"
             elif name in AUXILIARY or (k in self.cues and self.ends_subject(k)):
                 if verb in ("is", "was", "has") and list_start:  # the object of another verb
