@@ -1,6 +1,6 @@
 """Read a sentence by its structure: which cue governs which mention.
 
-What a cue governs follows from its grammar (see `KINDS`), and ends where a list, a phrase or a
+What a cue governs follows from its grammar (see `CUE_KINDS`), and ends where a list, a phrase or a
 clause ends.
 """
 
@@ -26,7 +26,7 @@ class Sentence(Persons):
         """Return what the cues say about mentions, by the start of each mention."""
         for i, (end, cues) in self.cues.items():
             for cue in cues:
-                KINDS[cue.kind](self, i, end, cue)
+                CUE_KINDS[cue.kind](self, i, end, cue)
         for i, (name, word) in enumerate(zip(self.names, self.words, strict=True)):
             if name not in _ACTIVE and word not in ("nor", "longer", "could"):
                 continue
@@ -387,7 +387,7 @@ class Sentence(Persons):
                 self.give("historical", [k], i, i + 1)
 
 
-KINDS: dict[str, Callable[[Sentence, int, int, Cue], None]] = {
+CUE_KINDS: dict[str, Callable[[Sentence, int, int, Cue], None]] = {
     "verb": Sentence._verb,
     "object": Sentence._verb,
     "state": Sentence._state,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.plugins.clinical.clauses import KINDS
+from spacy_bioel.plugins.clinical.clauses import CUE_KINDS
 from spacy_bioel.plugins.clinical.errors import ClinicalErrors
 from spacy_bioel.plugins.clinical.lexicon import Cue, Lexicon
 
@@ -145,7 +145,7 @@ def _cues_of_row(row: Mapping[str, Any]) -> Iterable[Cue]:
     statuses = [row.get(key, "") for key in ("says", "negated", "doubted")]
     for status in " ".join(statuses).split():
         _check_name(status, (*FLAGS, *PERSONS, UNKNOWN, AFFIRMING))
-    kind = _check_name(row["kind"], list(KINDS))
+    kind = _check_name(row["kind"], list(CUE_KINDS))
     return (Cue(tuple(words.split()), kind, *statuses) for words in _check_phrases(row["words"]))
 
 

@@ -16,7 +16,7 @@ class Cue:
     """Words that give mentions a status.
 
     words (tuple[str, ...]): A stem ends with "*"; "<prep>" is any word of the class "prep".
-    kind (str): What it governs; a key of `KINDS` in `clauses.py`.
+    kind (str): What it governs; a key of `CUE_KINDS` in `clauses.py`.
     says, negated, doubted (str): The status that it gives plainly, under a negation, and under a
         modal verb ("must be ruled out"); "+" if it affirms, "" if it gives none.
     """

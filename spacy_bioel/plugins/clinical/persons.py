@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from spacy_bioel.plugins.clinical.lexicon import Cue
 from spacy_bioel.plugins.clinical.reach import Scopes
-from spacy_bioel.plugins.clinical.words import AUXILIARY, CONTRAST, MAX_WORDS, STOPS
+from spacy_bioel.plugins.clinical.words import AUXILIARY, CONTRAST, MAX_REACH, STOPS
 
 _HAVING = (
     "had",
@@ -195,7 +195,7 @@ class Persons(Scopes):
         is_history (bool): They have a family history, after which "and has" is about the patient.
         """
         found = []
-        stop = min(len(self.names), k + MAX_WORDS)
+        stop = min(len(self.names), k + MAX_REACH)
         while k < stop:
             name = self.names[k]
             if name == "m":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from spacy_bioel.plugins.clinical.words import AUXILIARY, LIGHT, MAX_WORDS, STOPS, Words
+from spacy_bioel.plugins.clinical.words import AUXILIARY, LIGHT, MAX_REACH, STOPS, Words
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Reach:
     def over(self, start: int) -> list[int]:
         """Return the mentions that are governed from a word on."""
         names, self.item_start, k = self.words.names, start, start
-        stop = min(len(names), start + MAX_WORDS)
+        stop = min(len(names), start + MAX_REACH)
         while k < stop:
             if names[k] == "(":
                 k = self._bracket(k, stop)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Found = tuple[int, int, str]  # start, end and status
 
-_TOKEN = re.compile(
+_SENTENCE_TOKEN = re.compile(
     r"(?!cannot)[a-z]++(?=[ ,.;:)])"  # most words
     r"|r/o'd|[a-z]{2,30}-[ \t]*\r?\n[ \t]*[a-z]{2,30}\b|can(?=not\b)|\w+?(?=n['’]t\b)|n['’]t\b"
     r"|\b[a-z]/[a-z]{1,2}\b"
@@ -29,7 +29,7 @@ STOPS = frozenset(".;:?!|")
 AUXILIARY = frozenset(("be", "have", "do", "may", "modal", "can"))
 LIGHT = frozenset(("det", "own", "adverb", "number", "time", "-", '"', "'"))
 PARTICIPLE = ("ed", "en", "wn", "und", "elt", "ard", "ught", "orne", "ut", "set", "'d")
-MAX_WORDS = 120  # words between a cue and a mention
+MAX_REACH = 120  # words between a cue and a mention
 CONTRAST = frozenset(
     ("but", "although", "though", "however", "whereas", "while", "yet", "nevertheless", "unlike")
 )
@@ -82,7 +82,7 @@ class Words:
         at = 0
         while True:
             limit = opaque[at][0] if at < len(opaque) else end
-            for token in _TOKEN.finditer(text, start, max(start, limit)):
+            for token in _SENTENCE_TOKEN.finditer(text, start, max(start, limit)):
                 word, name, cues = known.get(token[0]) or look_up(token[0])
                 if cues:
                     options.append((len(words), cues))
@@ -335,7 +335,7 @@ class Words:
         found: list[int] = []
         is_plural = verb in ("are", "were", "have")
         n_complete = 0
-        is_list, list_start, low = False, 0, max(0, k - MAX_WORDS)
+        is_list, list_start, low = False, 0, max(0, k - MAX_REACH)
         while k >= low:
             name = self.names[k]
             if name == "m":
