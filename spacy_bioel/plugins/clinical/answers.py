@@ -77,6 +77,8 @@ def _find_answers(text: str, rules: ContextRules, units: Sequence[int]) -> Itera
         _, name, cues = rules.lexicon.look_up(answer)
         is_cue = name == "not" or any(cue.kind not in ("state", "behind") for cue in cues)
         is_letter = len(answer) == 1 and text[match.start()] != "?"
+        if text[start - 1 : end + 1] == "(NO)":  # nitric oxide
+            continue
         if answer not in rules.answers:  # an amount
             is_answer = text[match.start()] == "?" and bool(_AFTER_AMOUNT.match(text, end))
         else:

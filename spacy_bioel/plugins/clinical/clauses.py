@@ -97,6 +97,8 @@ class Sentence(Persons):
         if cue.says == "negated" and not group.has_subject and not is_participle:
             is_first = self.name(i - 1) in STOPS or self.name(i - 1) in (",", "and", "-")
             group.modal |= is_first and not self.word(i).endswith("s")
+        if group.negated and "previously" in self.words[group.start : end + 1]:
+            return  # "has not been reported previously"
         status = self.status(cue, group)
         given = status if status != "+" else ""
         is_this = self.word(group.start - 1) in ("this", "that", "which") and group.start > 0
@@ -193,12 +195,14 @@ class Sentence(Persons):
     def _phrase(self, i: int, end: int, cue: Cue) -> None:
         """Governs the list of noun phrases after it."""
         status = self.status(cue, self.group(i))
-        if status == "+" or (i > 1 and self.words[i - 2 : i + 1] == ["with", "or", "without"]):
+        if status == "+" or (self.word(i) == "without" and self.word(i - 2) == "with"):
             return
         for k in range(i - 1):  # "it is not that he has no pain": a negation of a clause
             if self.names[k] == "not" and self.word(k + 1) == "that" and status == "negated":
                 status = "unknown"
         if self.word(i) == "neither":
+            if self.word(end).endswith("ed") and end not in self.cues:
+                return  # "neither reduced nor"
             targets = self.forward(end, status)
             behind = targets[-1] + 1 if targets else 0
             if self.word(behind).endswith("ed") and not self.is_predicate(behind):
@@ -264,6 +268,8 @@ class Sentence(Persons):
 
     def _negation(self, i: int) -> None:
         """ "Not" before what is no verb: "is not dyspneic", "not in distress", "not ... any"."""
+        if self.word(i) == "neither":
+            return
         ahead = self.words[i + 1 : i + 5]
         if "any" in ahead and "m" not in self.names[i : i + 1 + ahead.index("any")]:
             first = i + 1 + ahead.index("any")

@@ -64,7 +64,8 @@ class Lexicon:
         if len(cue.words) == 1:
             return at
         for part in cue.words[1:]:
-            is_far = part in ("for", "with")  # "return to the clinic for"
+            # "return to the clinic for"
+            is_far = cue.says == "hypothetical" and part in ("for", "with")
             limit = at + (2 * _MAX_BETWEEN if is_far else _MAX_BETWEEN)
             while at < len(words) and not _fits(words[at], names[at], part):
                 is_between = names[at] in ("adverb", "pronoun", "own", "det", "-") or (

@@ -84,6 +84,8 @@ class Reach:
             self.blocked |= self.last not in ("", "bare") and not self.clause
             return True
         if name != "change" or word == "causing":
+            is_clause = name == "word" and word.endswith("ing") and words.name(k + 1) == "m"
+            self.blocked |= self._is_negated and is_clause and self.last == "word"
             self.last = name
             return not (k in words.cues and self.n_read(k) and words.negates(k))
         self.last, self.is_change = name, True

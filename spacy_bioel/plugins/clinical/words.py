@@ -163,7 +163,7 @@ class Words:
                 group.doubted |= any(cue.says == "uncertain" for cue in self.cues[k][1])
             elif (
                 name in ("word", "det")
-                and (self.name(k - 1) in (*AUXILIARY, "not") or self.is_predicate(k - 1))
+                and (self.name(k - 1) in (*AUXILIARY, "not") or self._is_state(k - 1))
                 and (k + 1 < i or name == "det")
             ):
                 pass  # an adverb: "has therefore been"
@@ -177,6 +177,9 @@ class Words:
             group.start += 1
         group.has_subject |= self.name(group.start - 1) == "pronoun"
         return group
+
+    def _is_state(self, k: int) -> bool:
+        return any(cue.kind == "state" for cue in self.cues.get(k, (0, ()))[1])
 
     def _is_raised(self, k: int) -> bool:
         """Whether "to" follows a verb with the same subject: "appears to have"."""
@@ -351,13 +354,13 @@ class Words:
                 n_complete = len(found)
             elif name in ("and", "or", "/"):
                 is_list, list_start, n_complete = True, list_start or k, len(found)
-            elif name == "prep":
+            elif name in ("prep", "to"):
                 head = self.name(k - 1)
                 if head != "bare" and head in ("m", "word", "change", "kin", "adverb"):
                     del found[n_complete:]
             elif name == "pronoun" and self.name(k - 1) == "m":  # "the cough he came with"
                 return [k - 1]
-            elif name in STOPS or name in ("end", "mark", "rel", "pronoun", "to", "("):
+            elif name in STOPS or name in ("end", "mark", "rel", "pronoun", "("):
                 break
             elif self.name(k - 1) == "m" and k in self.cues and self.word(k).endswith(PARTICIPLE):
                 pass  # "the mass seen on the scan"
