@@ -31,6 +31,7 @@ from spacy_bioel.plugins.clinical.words import Found
 _PEDIGREE_ID = re.compile(r"[IVX]+[-:.]\d+")
 # Text between a mention and its answer or sign, which has no comma or is an enumeration.
 _ENUMERATION = re.compile(r"[^,]*|\s*(?:[,/&]|and\b|or\b).*", re.S)
+_HISTORY = re.compile(r"(?:(fam\w*)|past|previous|prior)\b.*\b(?:history|hx|h/o)")
 _PAST = re.compile(r"pmh|hx|s/p|p\w+ \w+ history:", re.I)
 _ITEM = re.compile(r"[,;\n]|\.(?=\s)")
 _DATED = re.compile(
@@ -212,6 +213,8 @@ class _Note:
         ]
         if known and len(name) > 1:
             cues = [(start, end, known[0])]
+        elif history := _HISTORY.fullmatch(name):  # "family psych hx"
+            cues = [(start, end, "family" if history[1] else "historical")]
         else:
             words = Sentence(rules.lexicon, self.text, (start, end), [(end, end)], is_head=True)
             if words.says_only_cues(rules.fillers):

@@ -352,6 +352,8 @@ class Words:
                 if not (is_plural or is_list):
                     break
                 n_complete = len(found)
+            elif name == "-" and self.spans[k][0] > self.spans[k - 1][1]:
+                break  # "anemia - gout is possible"
             elif name in ("and", "or", "/"):
                 is_list, list_start, n_complete = True, list_start or k, len(found)
             elif name in ("prep", "to"):
