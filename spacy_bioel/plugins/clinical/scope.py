@@ -75,7 +75,7 @@ class _Note:
         return max(0, bisect_right(self.units, position) - 1)
 
     def context(self, start: int, end: int) -> Context:
-        unit, text = self.unit_of(start), self.text
+        unit = self.unit_of(start)
         cues = list(self._cues_in_unit(start, end, unit))
         if any(status == AFFIRMED for *_, status in cues):
             answer = next(cue[0] for cue in cues if cue[2] == AFFIRMED)
@@ -95,18 +95,7 @@ class _Note:
         )
         if not cues:
             return Context(layout=layout)
-        behind = [c for c in cues if c[0] >= end and c[2] in ("negated", "uncertain")]
-        if len({c[2] for c in behind}) > 1:  # "was suspected, but ruled out"
-            last = max(behind)[2]
-            cues = [c for c in cues if c not in behind or c[2] == last]
-        if self._goes_on(path, start, end, unit, cues):
-            cues = [cue for cue in cues if cue[2] != "historical"]
-        if any(c[2] == "historical" and text[c[0]] not in "uU" for c in cues) and self._sentence(
-            unit
-        ).goes_on(start):
-            cues = [cue for cue in cues if cue[2] != "historical"]
-        if self.is_study:  # its patients have no relatives and no past
-            cues = [cue for cue in cues if cue[2] not in ("historical", *PERSONS)]
+        cues = self._decided(cues, path, start, end, unit)
         statuses = {status for *_, status in cues}
         if UNKNOWN in statuses:
             said = tuple(sorted(set(cues)))
@@ -120,6 +109,27 @@ class _Note:
             layout=layout,
             cues=tuple(sorted(set(cues))),
         )
+
+    def _decided(
+        self, cues: list[Found], path: Sequence[Node], start: int, end: int, unit: int
+    ) -> list[Found]:
+        """Leave out cues of a mention that others overrule."""
+        behind = [c for c in cues if c[0] >= end and c[2] in ("negated", "uncertain")]
+        if len({status for *_, status in behind}) > 1:  # "was suspected, but ruled out"
+            last = max(behind)[2]
+            cues = [c for c in cues if c not in behind or c[2] == last]
+        past = [
+            at
+            for at, to, status in cues
+            if status == "historical" and not self.text[at:to].lower().startswith("used")
+        ]
+        is_over = not past or not (
+            self._goes_on(path, start, end, unit, past) or self._sentence(unit).goes_on(start)
+        )
+        left_out: tuple[str, ...] = () if is_over else ("historical",)
+        if self.is_study:  # its patients have no relatives and no past
+            left_out = ("historical", *PERSONS)
+        return [cue for cue in cues if cue[2] not in left_out]
 
     def _sentence(self, unit: int) -> Sentence:
         """Return the words of a sentence, cell or item, read."""
@@ -153,10 +163,9 @@ class _Note:
         yield from self._sentence(unit).found.get(place, ())
 
     def _goes_on(
-        self, path: Sequence[Node], start: int, end: int, unit: int, cues: Sequence[Found]
+        self, path: Sequence[Node], start: int, end: int, unit: int, past: Iterable[int]
     ) -> bool:
         """Whether a past disease has no time, while others beside it have: "HTN, stroke 2011"."""
-        past = [c[0] for c in cues if c[2] == "historical"]
         if not any(p < self.units[unit] or _PAST.match(self.text, p) for p in past):
             return False
         ruling = (n for n in reversed(path) if n.kind in ("list", "pair", "section"))
