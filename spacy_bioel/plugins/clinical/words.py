@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Found = tuple[int, int, str]  # start, end and status
 
 _SENTENCE_TOKEN = re.compile(
-    r"(?!cannot)[a-z]++(?=[ ,.;:)])"  # most words
+    r"(?!cannot)[a-z]++(?=[ ,.;:)\n])"  # most words
     r"|r/o'd|[a-z]{2,30}-[ \t]*\r?\n[ \t]*[a-z]{2,30}\b|can(?=not\b)|\w+?(?=n['’]t\b)|n['’]t\b"
     r"|\b[a-z]/[a-z]{1,2}\b"
     r"|\bw/(?=\s)|['’](?:s|re|ve)\b|\w+|-ve\b|\S",
