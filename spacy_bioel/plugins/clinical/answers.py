@@ -11,10 +11,10 @@ from typing import NamedTuple
 from spacy_bioel.plugins.clinical.context_rules import AFFIRMED, NEGATED_IF_PAIRED, ContextRules
 
 
-class Phrase(NamedTuple):
-    """An occurrence of one of the rules' phrases in a text, with its character offsets.
+class Mark(NamedTuple):
+    """An answer or a sign in a text, with its character offsets.
 
-    status (str | None): Status of an answer or a sign; None: look up the name in the rules.
+    status (str): What it says about what it applies to.
     reach (int): Start of the text that an answer applies to; -1: it applies to the
         text after the answer.
     before (int): Start of the mark before an answer; -1: none.
@@ -22,8 +22,7 @@ class Phrase(NamedTuple):
 
     start: int
     end: int
-    name: str
-    status: str | None = None
+    status: str
     reach: int = -1
     before: int = -1
 
@@ -35,8 +34,8 @@ class Phrase(NamedTuple):
 
 # Text that follows "no" and "denies" if they are answers.
 AFTER_ANSWER = re.compile(
-    r"[^\S\n]*(?:[.,;)(]|[/|]\s|\n(?![^\S\n]*[a-z])|\Z|--?\s"
-    r"|(?:since|now|today|currently|recently|at|ever|in|by|after|with|heard|seen)\b"
+    r"[^\S\n]*(?:\.(?! of\b)|[,;)(]|[/|]\s|\n(?![^\S\n]*[a-z])|\Z|--?\s"
+    r"|(?:since|now|today|currently|recently|at|ever|in|by|after|with)\b|\s(?:heard|seen)\b(?=[^\S\n]*(?:[.,;\n]|\Z))"
     r"|\s[A-Z][\w -]{0,30}[:?])"
 )
 _AFTER_AMOUNT = re.compile(
@@ -54,27 +53,14 @@ CLAUSE_END = re.compile(
 )  # after a cue with the direction "final"
 
 
-def with_marks(
-    text: str,
-    rules: ContextRules,
-    phrases: Sequence[Phrase],
-    mentions: Sequence[tuple[int, int]],
-    units: Sequence[int],
-) -> list[Phrase]:
-    """Add answers and signs to phrases, replacing those that overlap them.
+def find_marks(
+    text: str, rules: ContextRules, mentions: Sequence[tuple[int, int]], units: Sequence[int]
+) -> list[Mark]:
+    """Return the answers and signs in a text, in order.
 
     units (Sequence[int]): Starts of the sentences, cells and items of the text.
     """
-    marks = sorted(
-        [*_find_answers(text, rules, phrases, units), *_find_signs(text, rules, mentions, units)]
-    )
-    ends = [mark.end for mark in marks]
-
-    def is_free(phrase: Phrase) -> bool:
-        index = bisect_right(ends, phrase.start)
-        return index == len(marks) or phrase.end <= marks[index].place
-
-    return sorted([*filter(is_free, phrases), *marks]) if marks else list(phrases)
+    return sorted([*_find_answers(text, rules, units), *_find_signs(text, rules, mentions, units)])
 
 
 def start_of_unit(units: Sequence[int], position: int) -> int:
@@ -82,33 +68,32 @@ def start_of_unit(units: Sequence[int], position: int) -> int:
     return units[max(0, bisect_right(units, position) - 1)]
 
 
-def _find_answers(
-    text: str, rules: ContextRules, phrases: Sequence[Phrase], units: Sequence[int]
-) -> Iterator[Phrase]:
+def _find_answers(text: str, rules: ContextRules, units: Sequence[int]) -> Iterator[Mark]:
     """Yield answers to questions in the text: "Fever: no", "Fever? no", "Fever (none)"."""
-    phrase_ends = {phrase.start: phrase.end for phrase in phrases}
     end_of_last = 0
     for match in rules.patterns["answer"].finditer(text):
         start, end = match.span("mark")
         answer = match["mark"].lower()
-        is_cue = any(direction != "backward" for _, direction in rules.cues.get(answer, ()))
-        is_longest = phrase_ends.get(start, end) <= end
+        _, name, cues = rules.lexicon.look_up(answer)
+        is_cue = name == "not" or any(cue.kind not in ("state", "behind") for cue in cues)
         is_letter = len(answer) == 1 and text[match.start()] != "?"
+        if text[start - 1 : end + 1] == "(NO)":  # nitric oxide
+            continue
         if answer not in rules.answers:  # an amount
             is_answer = text[match.start()] == "?" and bool(_AFTER_AMOUNT.match(text, end))
         else:
             is_answer = not (is_cue or is_letter) or bool(AFTER_ANSWER.match(text, end))
-        if is_longest and is_answer:
+        if is_answer:
             before = match.start()
             border = start_after(_QUESTION_BORDERS, text, before)
             reach = max(end_of_last, border, start_of_unit(units, before))
-            yield Phrase(start, end, "", rules.answers.get(answer, AFFIRMED), reach, before)
+            yield Mark(start, end, rules.answers.get(answer, AFFIRMED), reach, before)
             end_of_last = end
 
 
 def _find_signs(
     text: str, rules: ContextRules, mentions: Sequence[tuple[int, int]], units: Sequence[int]
-) -> Iterator[Phrase]:
+) -> Iterator[Mark]:
     """Yield signs. A sign between two names belongs to the first name, unless the signs on its
     line come before the names.
     """
@@ -143,12 +128,12 @@ def _find_signs(
                     continue
                 status = "negated"
             if is_before_name and (signs_first or not is_after_name):
-                yield Phrase(start, end, "", status)
+                yield Mark(start, end, status)
             elif is_after_name:
                 place = line.start() + len(name)
                 reach = start_after(_ITEM_BORDERS, text, place)
                 reach = max(reach, start_of_unit(units, place))
-                yield Phrase(start, end, "", status, reach, place if is_value else -1)
+                yield Mark(start, end, status, reach, place if is_value else -1)
 
 
 def start_after(borders: Sequence[str], text: str, end: int) -> int:

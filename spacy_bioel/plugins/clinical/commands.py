@@ -51,9 +51,9 @@ def patient_command(
     selects its format:
 
     * .csv, .tsv, .jsonl, stdout: one row per patient, person, concept and status (present,
-      historical, possible, conditional, absent, family, other), with the first and last mention,
-      and the evidence: note, offsets and text. Contradictions are kept, and each row lists the ids
-      that contradict it.
+      historical, possible, conditional, absent, family, other, unknown), with the first and last
+      mention, and the evidence: note, offsets and text. Contradictions are kept, and each row lists
+      the ids that contradict it.
     * .html: a timeline of each patient's findings, and a table with the evidence.
     * .phenopacket.json: a Phenopacket (2.0) of one patient. HPO concepts are phenotypic features;
       those of MONDO, OMIM, Orphanet and DOID are diseases. Absent ones are excluded.

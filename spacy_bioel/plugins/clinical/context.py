@@ -10,18 +10,12 @@ sentences, cells and items of a note (see scope.py).
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import srsly
-from numpy.typing import NDArray
-from spacy.attrs import IDX, IS_SPACE, LENGTH, LOWER
 from spacy.pipeline.pipe import Pipe
-from spacy.strings import get_string_id
 from spacy.tokens import Doc
 
 from spacy_bioel.doc import linked_groups, set_fact, text_of
@@ -29,14 +23,12 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.explanation import register_extensions
 from spacy_bioel.kb.bundled import forget_paths
 from spacy_bioel.pipe import SavedFiles, save_files
-from spacy_bioel.plugins.clinical.answers import Phrase
 from spacy_bioel.plugins.clinical.context_rules import parse_rules, read_rules
 from spacy_bioel.plugins.clinical.errors import ClinicalErrors
-from spacy_bioel.plugins.clinical.layout import Node, read_layout, units_of
+from spacy_bioel.plugins.clinical.layout import Node, read_layout
 from spacy_bioel.plugins.clinical.scope import contexts
 from spacy_bioel.plugins.clinical.tables import CUES_FILE
 from spacy_bioel.settings import SPANS_KEY, CurrentSettings
-from spacy_bioel.text.sentences import broken_words
 
 _RULES_FILE = "rules.json"
 
@@ -73,22 +65,6 @@ class MentionContext(Pipe):
             self.rules = parse_rules(table)
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise BioelError(ClinicalErrors.B490.format(path=origin, error=error)) from error
-        # All phrases are in one text, which is faster to tokenize.
-        doc = self.tokenizer("\n".join(self.rules.phrases))
-        words, starts, _ = _lowercase_words(doc)
-        ends = np.cumsum([len(phrase) + 1 for phrase in self.rules.phrases])
-        borders = [0, *np.searchsorted(starts, ends).tolist()]
-        # Phrases by the hashes of their words, and numbers of words by those of the first two.
-        self._phrases = {
-            tuple(words[start:end].tolist()): phrase
-            for (start, end), phrase in zip(pairwise(borders), self.rules.phrases, strict=True)
-            if start < end
-        }
-        lengths: dict[tuple[int, ...], set[int]] = defaultdict(set)
-        for phrase in self._phrases:
-            lengths[phrase[:2]].add(len(phrase))
-        self._lengths = {first: sorted(n, reverse=True) for first, n in lengths.items()}
-        self._first_words = {phrase[0] for phrase in self._phrases}
 
     def __call__(self, doc: Doc) -> Doc:
         """Set the context of each span in the group (see `span._.negated`)."""
@@ -99,32 +75,10 @@ class MentionContext(Pipe):
             for key in keys
             if key in doc.spans and len(doc.spans[key])
         }
-        phrases = self._find_phrases(doc) if places else []
         for key, spans in places.items():
-            found = contexts(text_of(doc), self.rules, phrases, spans)
+            found = contexts(text_of(doc), self.rules, spans)
             set_fact(doc, "context", [context.to_fact() for context in found], spans_key=key)
         return doc
-
-    def _find_phrases(self, doc: Doc) -> list[Phrase]:
-        """Find phrases of the rules in the sentences of a document; of overlapping phrases, keep
-        the longest."""
-        columns = _lowercase_words(doc)
-        units = np.searchsorted(units_of(text_of(doc)), columns[1], side="right").tolist()
-        words, starts, ends = (column.tolist() for column in columns)
-        phrases: list[Phrase] = []
-        end = 0
-        for start, word in enumerate(words):
-            if start < end or word not in self._first_words:
-                continue
-            lengths = self._lengths.get(tuple(words[start : start + 2]), ())
-            for length in (*lengths, *self._lengths.get((word,), ())):
-                name = self._phrases.get(tuple(words[start : start + length]), "")
-                last = start + length - 1
-                if name and last < len(words) and units[last] == units[start]:
-                    end = last + 1
-                    phrases.append(Phrase(starts[start], ends[last], name))
-                    break
-        return phrases
 
     def current_settings(self) -> dict[str, Any]:
         """Return the current settings in the form used in configs."""
@@ -159,19 +113,3 @@ class MentionContext(Pipe):
 
 def _layout_of(doc: Doc) -> Node:
     return read_layout(text_of(doc))
-
-
-def _lowercase_words(doc: Doc) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return the hashes of lower-case words without white space, and their offsets.
-
-    The first token of a word that is broken at the end of a line has the hash of the whole word.
-    """
-    columns = doc.to_array([LOWER, IS_SPACE, IDX, LENGTH]).reshape(-1, 4)
-    is_word = columns[:, 1] == 0
-    starts = np.ascontiguousarray(columns[:, 2])  # searched without copying it each time
-    for start, end, whole in broken_words(text_of(doc)):
-        first, last = np.searchsorted(starts, [start, end])
-        columns[first, 0] = get_string_id(whole.lower())
-        is_word[first + 1 : last] = False
-    tokens = np.flatnonzero(is_word)
-    return columns[tokens, 0], starts[tokens], (starts + columns[:, 3])[tokens]

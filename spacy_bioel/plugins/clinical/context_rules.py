@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 from spacy_bioel.errors import BioelError
+from spacy_bioel.plugins.clinical.clauses import CUE_KINDS
 from spacy_bioel.plugins.clinical.errors import ClinicalErrors
+from spacy_bioel.plugins.clinical.lexicon import Cue, Lexicon
 
 # Statuses that cues assign to mentions: Context flags, and persons other than the patient.
 FLAGS = ("negated", "uncertain", "historical", "hypothetical")
 PERSONS = ("family", "other")
-ALL_STATUSES = "all"  # for phrases that end the scope of every cue
+UNKNOWN = "unknown"  # status of mentions for which the structure does not decide
+AFFIRMING = "+"  # for cues that end the scope of a negation
 AFFIRMED = ""  # status for answers and signs that do not negate
 # Status for signs that negate only on a line with an affirming sign: "-" also marks list items.
 NEGATED_IF_PAIRED = "negated beside"
@@ -27,8 +28,7 @@ _NAMES_WITH_STATUS = {
     **dict.fromkeys(("sections", "heads"), PERSONS),
     **dict.fromkeys(("answers", "signs"), (NEGATED_IF_PAIRED,)),
 }
-_LISTS = ("pseudo", "opens", "empty", "now", "fillers", "patient", "amounts")
-_CUE_DIRECTIONS = ("forward", "backward", "both", "behind", "next", "item", "final", "initial")
+_LISTS = ("study", "case", "opens", "empty", "now", "fillers", "patient", "amounts")
 # Text between a question and its answer. The class comes first, to be searched for fast.
 _QUESTION_MARKS = (
     r"[:=(—–?\s](?<=[\w)\]].)(?:(?<=\S)|(?<=\s)[^\S\n]*+(?:[:=(—–?]|--?(?=[^\S\n])))"
@@ -39,11 +39,10 @@ _VERB = r"[^\S\n]+(?:(?:is|are|was|were)[^\S\n]+)?"
 
 @dataclass(frozen=True)
 class ContextRules:
-    """Phrases (in lower case) and section names, with the status that they assign to mentions.
+    """Cues and names (in lower case), with the status that they assign to mentions.
 
-    cues (Mapping): Status and direction of each cue.
-    pseudo (frozenset[str]): Phrases that contain a cue but are not cues: "no increase".
-    ends (Mapping): The statuses whose scope a phrase ends, or "all".
+    lexicon (Lexicon): Cues, and closed classes of words.
+    study, case (frozenset[str]): Words that show that a text is, and is not, about a study.
     sections (Mapping): Status for each section name; "" for none.
     heads (Mapping): Status for each name of a list, a key or a column of a table.
     answers (Mapping): Status for each answer after a question ("Fever: no"); "" if it affirms.
@@ -57,9 +56,9 @@ class ContextRules:
     relatives (Mapping): The noun for each word for a relative: "mother" for "mom".
     """
 
-    cues: Mapping[str, Sequence[tuple[str, str]]]
-    pseudo: frozenset[str] = frozenset()
-    ends: Mapping[str, set[str]] = field(default_factory=dict)
+    lexicon: Lexicon
+    study: frozenset[str] = frozenset()
+    case: frozenset[str] = frozenset()
     sections: Mapping[str, str] = field(default_factory=dict)
     heads: Mapping[str, str] = field(default_factory=dict)
     answers: Mapping[str, str] = field(default_factory=dict)
@@ -72,11 +71,6 @@ class ContextRules:
     amounts: frozenset[str] = frozenset()
     relatives: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def phrases(self) -> list[str]:
-        """All phrases that are matched word by word."""
-        return list(dict.fromkeys([*self.cues, *self.pseudo, *self.ends]))
-
     @cached_property
     def patterns(self) -> dict[str, re.Pattern[str]]:
         """Patterns for everything that is not matched word by word."""
@@ -86,12 +80,19 @@ class ContextRules:
             "answer": rf"{_QUESTION_MARKS}(?P<mark>{answers}|\d{{1,3}}(?= ))",
             "value": rf"\s{{0,9}}(?P<mark>{_any_of(self.answers)})",
             "affirmed": rf"{_VERB}(?:{_any_of(affirming)})",
-            "sign": rf"(?<![\w+/-])(?:{_any_of(self.signs)})(?![\d/])",
+            "sign": rf"(?<![\w+/-])(?:(?<![)\]])|(?=\())(?:{_any_of(self.signs)})(?![\d/]|-\w)",
+            "study": rf"(?<!\w)(?:{_any_of(self.study)})",
+            "case": rf"(?<!\w)(?:{_any_of(self.case)})",
             "opens": rf"(?:{_any_of(self.opens)})",
             "now": rf"(?<!\w)(?:{_any_of(self.now)})",
             "empty": rf"\s*(?:(?:is|was)\s)?(?:{_any_of(self.empty)})(?![\w,]| \w)",
         }
         return {name: re.compile(pattern, re.I) for name, pattern in patterns.items()}
+
+    def is_study(self, text: str) -> bool:
+        """Whether a text is about patients, animals or cells, not about one patient."""
+        study, case = (self.patterns[name] for name in ("study", "case"))
+        return bool(study.search(text)) and not case.search(text)
 
     def relative(self, words: str) -> str:
         """Return the noun for the first relative in some words, or ""."""
@@ -117,17 +118,10 @@ def read_rules(path: Path) -> dict[str, Any]:
 
 def parse_rules(table: Mapping[str, Any]) -> ContextRules:
     """Parse the contents of a rules file. Malformed rules raise errors without a code."""
-    cues: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for status, phrases_by_direction in table["cues"].items():
-        for direction, phrases in phrases_by_direction.items():
-            _check_name(status, (*FLAGS, *PERSONS))
-            _check_name(direction, _CUE_DIRECTIONS)
-            for phrase in _check_phrases(phrases):
-                cues[phrase].append((status, direction))
-    ends: dict[str, set[str]] = defaultdict(set)
-    for status, phrases in table.get("ends", {}).items():
-        for phrase in _check_phrases(phrases):
-            ends[phrase].add(_check_name(status, (*FLAGS, *PERSONS, ALL_STATUSES)))
+    if isinstance(table["cues"], dict):
+        raise ValueError("its cues are phrases by status and direction, which are no longer read")
+    cues = [cue for row in table["cues"] for cue in _cues_of_row(row)]
+    classes = {name: words.lower().split() for name, words in table.get("words", {}).items()}
     statuses: dict[str, Any] = {
         key: {
             name: _check_name(status, (*FLAGS, AFFIRMED, *others))
@@ -142,7 +136,17 @@ def parse_rules(table: Mapping[str, Any]) -> ContextRules:
         for word in (noun, *_check_phrases(words))
     }
     lists: dict[str, Any] = {key: frozenset(_check_phrases(table.get(key, ()))) for key in _LISTS}
-    return ContextRules(dict(cues), ends=dict(ends), relatives=relatives, **statuses, **lists)
+    classes.setdefault("kin", []).extend(relatives)
+    lexicon = Lexicon(classes, cues)
+    return ContextRules(lexicon, relatives=relatives, **statuses, **lists)
+
+
+def _cues_of_row(row: Mapping[str, Any]) -> Iterable[Cue]:
+    statuses = [row.get(key, "") for key in ("says", "negated", "doubted")]
+    for status in " ".join(statuses).split():
+        _check_name(status, (*FLAGS, *PERSONS, UNKNOWN, AFFIRMING))
+    kind = _check_name(row["kind"], list(CUE_KINDS))
+    return (Cue(tuple(words.split()), kind, *statuses) for words in _check_phrases(row["words"]))
 
 
 def _check_name(name: str, known: Sequence[str]) -> str:
@@ -154,11 +158,4 @@ def _check_name(name: str, known: Sequence[str]) -> str:
 def _check_phrases(phrases: Any) -> list[str]:
     if isinstance(phrases, str) or not all(isinstance(p, str) and p.split() for p in phrases):
         raise ValueError(f"expected a list of phrases, found {phrases!r:.60}")
-    expanded = (" ".join(p) for phrase in phrases for p in product(*_alternatives(phrase)))
-    return [" ".join(phrase.lower().split()) for phrase in expanded]
-
-
-def _alternatives(phrase: str) -> Iterator[list[str]]:
-    """Yield the alternatives for each part of a phrase: "(is|was) not seen"."""
-    for i, part in enumerate(re.split(r"\(([^()|]*+(?:\|[^()|]*+)++)\)", phrase)):
-        yield part.split("|") if i % 2 else [part]
+    return [" ".join(phrase.lower().split()) for phrase in phrases]

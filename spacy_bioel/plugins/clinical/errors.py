@@ -6,7 +6,7 @@ from spacy_bioel.errors import Errors, Warnings
 
 
 class ClinicalErrors(Errors):
-    B490 = "{path} is not a rules file for bioel_context ({error}). Expected a JSON object with cues, pseudo, ends and sections: edit a copy of spacy_bioel/plugins/clinical/assets/context.json."
+    B490 = "{path} is not a rules file for bioel_context ({error}). Expected a JSON object with words, cues and sections, as in docs/guides/negation.md: edit a copy of spacy_bioel/plugins/clinical/assets/context.json."
     B491 = "--context, --affirmed and --preset apply to mentions that the pipeline finds, not to mentions that the input provides (--mentions given). Leave out one of the two."
     B594 = "{path} has notes, such as {note}, and folders with notes, such as {folder}. Expected the notes of one patient, or a folder for each patient. Move the notes into a folder of their own."
     B595 = "{source} cannot be read as notes of patients. Expected, without a column, a folder of .txt files for each patient; with --patient-column NAME, a table or JSON lines."

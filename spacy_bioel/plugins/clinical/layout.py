@@ -11,11 +11,11 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-from spacy_bioel.plugins.clinical.tables import cue_tables
+from spacy_bioel.plugins.clinical.tables import is_section_name
 from spacy_bioel.text.sentences import FULL_LINE_RATIO, sentence_borders
 
 # A key before its value: "Allergies: none", "Fever = yes".
@@ -37,7 +37,7 @@ _BOX = re.compile(r"[\[(☐☑☒□■](?:(?<=\[)[ \txX✓✔]?\]|(?<=\()[ xX�
 _TERSE_END = re.compile(
     r"\.(?<=[a-z]{4}\.)(?<!\bresp\.)(?<!\btemp\.)(?<!\bincl\.)(?<!\bhosp\.)(?<!\bcont\.)"
     r"(?<!\bfreq\.)(?<!\bprev\.)(?<!\bprob\.)(?<!\bdiag\.)(?<!\babdo\.)(?<!\bdept\.)"
-    r"(?<!\bassoc\.)(?<!\bapprox\.)(?<!\boccas\.)(?:[ \t]+(?=[a-z])|(?=[A-Z][a-z]{2}))"
+    r"(?<!\bassoc\.)(?<!\bapprox\.)(?<!\boccas\.)(?:\s+(?=[a-z])|(?=[A-Z][a-z]{2}))"
 )
 _DASHED_KEY = re.compile(r"[A-Z][A-Za-z/&' ]{1,30}[ \t][-–—]{1,2}[ \t]")
 _LATER_ITEM = re.compile(r"[ ](?<![ ]{2})[ ]++(?=\d{1,2}[.)][ ])")  # "1) gout  2) asthma"
@@ -64,7 +64,7 @@ _MAX_WORDS_IN_LIST = 2  # in lines that do not continue each other, though they 
 _MAX_TITLE_LENGTH, _MAX_TITLE_WORDS = 60, 8
 _MIN_FULL_LENGTH = 45  # characters in a line that may be hard-wrapped
 _MAX_NESTING = 20  # lists within lists; deeper ones are read as if they were not
-_MAX_COLUMNS = 50
+_MAX_COLUMNS, _MAX_AROUND = 50, 1_000  # around: characters that tell how a line is wrapped
 
 
 @dataclass(slots=True, eq=False)
@@ -184,7 +184,7 @@ class _Reader:
             self._close(line)
             n_rows = self._n_rows(index) if line.by else 0
             last = index + (n_rows or 1)
-            while not n_rows and last < len(self.lines) and self._continues(last):
+            while not n_rows and last < len(self.lines) and self._continues(index, last):
                 last += 1
             end = self.lines[last - 1].end
             if n_rows:
@@ -196,8 +196,8 @@ class _Reader:
             index = last
         return self.root
 
-    def _continues(self, index: int) -> bool:
-        """Whether a line continues the one before it."""
+    def _continues(self, first: int, index: int) -> bool:
+        """Whether a line continues the one before it, in a paragraph with this first line."""
         before, line = self.lines[index - 1 : index + 1]
         if line.after_blank or line.is_item or line.start in self.is_border:
             return False
@@ -213,6 +213,8 @@ class _Reader:
         if is_full or _UNFINISHED.search(self.text[before.start : before.end][-8:]):
             return not self._n_rows(index)
         is_list = max(len(words), len(words_below)) <= _MAX_WORDS_IN_LIST
+        is_list |= self.text[self.lines[first].start].islower()
+        is_list |= _has_room(self.text, before, words_below[0])
         if self.text[line.start].isupper() or (is_list and words_below[0] not in _CONTINUING):
             return False
         # After a head and inside the list below it, each short line is an item.
@@ -450,6 +452,14 @@ def _lines_of(text: str) -> Iterator[_Line]:
         after_blank = False
 
 
+def _has_room(text: str, before: _Line, word: str) -> bool:
+    """Whether a word had room on the line above it, in a paragraph without sentences in lines."""
+    around = text[max(0, before.start - _MAX_AROUND) : before.end].rpartition("\n\n")[2]
+    around += text[before.end : before.end + _MAX_AROUND].partition("\n\n")[0]
+    room = max(map(len, around.split("\n"))) - (before.end - before.start)
+    return len(word) + 3 < room and not re.search(r"[.!?] [A-Z]", around)
+
+
 def _cells_of(line: str, start: int) -> tuple[Sequence[tuple[int, int]], str]:
     """Return the cells of a line that may be a row of a table, and what separates them."""
     is_barred = "|" in line and (" |" in line or "| " in line or _RULE.fullmatch(line))
@@ -488,13 +498,3 @@ def _without_colon(text: str, end: int) -> int:
 def units_of(text: str) -> list[int]:
     """Return the starts of the sentences, cells and items of a text that have no parts."""
     return [node.start for node in read_layout(text) if not node.parts]
-
-
-@cache
-def _section_names() -> frozenset[str]:
-    return frozenset(chain.from_iterable(cue_tables()["sections"].values()))
-
-
-def is_section_name(words: str) -> bool:
-    """Whether words are the name of a known section."""
-    return " ".join(words.lower().split()) in _section_names()

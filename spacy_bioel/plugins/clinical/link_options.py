@@ -31,7 +31,8 @@ class ContextOptions(LinkOptions):
     affirmed: Annotated[
         bool,
         Option(
-            "--affirmed", help="Omit mentions that are negated, conditional or about other people."
+            "--affirmed",
+            help="Omit mentions that are negated, conditional, unknown or about other people.",
         ),
     ] = False
 

@@ -56,6 +56,8 @@ def note_nlp_rows(numbers: Iterator[int], system: str, document: LinkedText) -> 
 
 
 def _cells_of_context(context: Context) -> tuple[str, str, str]:
+    if context.assertion == "unknown":
+        return "", "", ""
     modifiers = {
         "negated": context.negated,
         "uncertain": context.uncertain,

@@ -78,23 +78,21 @@ class _NoteFinder:
         names do not."""
         text, defined = text_of(doc), long_forms(doc)
         names = {s: name for s, name in forms_in(text, self._names).items() if s not in defined}
-        meant = choose_meanings(text, names)
-        if measurements:
-            meant |= {form: alternatives for form, (_, _, alternatives) in measured(text).items()}
-        for form, alternatives in meant.items():
-            if name_and_label := self._first_known(alternatives):
-                names[form] = name_and_label
+        for form, alternatives in choose_meanings(text, names).items():
+            names[form] = self._first_known(alternatives) or names[form]
         places = [
-            (start, end, form)
+            (start, end, names[form])
             for form, places_of_form in find_forms(text, names).items()
             for start, end in places_of_form
         ]
+        for place, (_, _, alternatives) in measured(text).items() if measurements else ():
+            if known := self._first_known(alternatives):
+                places.append((*place, known))
         places.sort(key=lambda place: (place[0], -place[1], place[2]))  # the longest first
         starts, ends = np.array([p[:2] for p in places], dtype=np.int64).reshape(-1, 2).T
         is_other = have_other_meaning(text, starts, ends)
         found: list[tuple[SpanKey, str, bool]] = []
-        for (start, end, form), other in zip(places, is_other, strict=True):
-            name, label = names[form]
+        for (start, end, (name, label)), other in zip(places, is_other, strict=True):
             span = None if other else doc.char_span(start, end)
             if span is not None and not (found and span.start < found[-1][0][1]):
                 found.append(((span.start, span.end, label), name, True))
@@ -234,7 +232,8 @@ class Notes(Shorthand):
         found = [measured(text_of(doc)) for doc in mentions.docs]
         facts = []
         for span, owner in zip(mentions.spans, mentions.owners, strict=True):
-            value, unit, _ = found[owner].get(span.text, (None, "", ""))
+            place = span.start_char, span.end_char
+            value, unit, _ = found[owner].get(place, (None, "", ""))
             facts.append({} if value is None else {"value": value, "unit": unit})
         return facts
 
@@ -309,9 +308,9 @@ _ANALYTE_WORD = re.compile(r"(?<![\w/-])[A-Za-z][A-Za-z0-9]*")
 Measurement = tuple[float, str, str]
 
 
-def measured(text: str) -> dict[str, Measurement]:
-    """Return the measurements outside their reference range: "Hb 7.2 g/dL", which means anemia. If
-    a finding has several names, they are separated by "|".
+def measured(text: str) -> dict[tuple[int, int], Measurement]:
+    """Return the measurements outside their reference range, such as "Hb 7.2 g/dL", which means
+    anemia, by place. If a finding has several names, they are separated by "|".
     """
     found = {}
     is_young = bool(_YOUNG.search(text))
@@ -326,7 +325,7 @@ def measured(text: str) -> dict[str, Measurement]:
                 stated = _STATED.match(text, end)
                 names = _finding(note_tables()["measurements"][index], match, stated, is_young)
                 if names:
-                    found[text[match.start() : end]] = (
+                    found[match.start(), end] = (
                         _number(match["value"]),
                         match["unit"] or "",
                         names,

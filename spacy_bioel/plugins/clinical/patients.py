@@ -230,7 +230,7 @@ class PatientWriter:
 
     def _reason(self, row: JsonRow, name: str | None) -> str:
         """Return why a finding is left out, or ""."""
-        if row["status"] in ("possible", "conditional"):
+        if row["status"] in ("possible", "conditional", "unknown"):
             return str(row["status"])
         is_own, is_nobody = row["person"] == "patient", row["person"] in ("family", "other")
         if is_nobody or not (is_own or self._is_family):

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.lang.en.stop_words import STOP_WORDS
 
-from spacy_bioel.plugins.clinical.layout import is_section_name, read_layout, units_of
-from spacy_bioel.plugins.clinical.tables import note_tables
+from spacy_bioel.plugins.clinical.layout import read_layout, units_of
+from spacy_bioel.plugins.clinical.tables import is_section_name, note_tables
 from spacy_bioel.text.normalize import singular_of
 from spacy_bioel.types import IntArray
 

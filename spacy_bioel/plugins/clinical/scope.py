@@ -12,99 +12,61 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, islice, takewhile
+from itertools import pairwise
 
-from spacy_bioel.plugins.clinical.answers import (
-    AFTER_ANSWER,
-    CLAUSE_END,
-    Phrase,
-    start_after,
-    with_marks,
-)
+from spacy_bioel.plugins.clinical.answers import AFTER_ANSWER, Mark, find_marks, start_after
+from spacy_bioel.plugins.clinical.clauses import Sentence
 from spacy_bioel.plugins.clinical.context_rules import (
     AFFIRMED,
-    ALL_STATUSES,
     FLAGS,
     NEGATED_IF_PAIRED,
     PERSONS,
+    UNKNOWN,
     ContextRules,
 )
 from spacy_bioel.plugins.clinical.layout import Node, is_ticked, read_layout, units_of
 from spacy_bioel.plugins.clinical.status import Context
+from spacy_bioel.plugins.clinical.words import Found
 
-Cue = tuple[int, int, str]  # start, end and status
-
-_IN_BRACKETS = re.compile(r"\([^()]*\w[^()]*\Z")
-# "absent" before a noun: "hypotonia with absent reflexes".
-_ATTRIBUTE = re.compile(
-    r" (?!(?:and|at|bilaterally|both|but|currently|during|for|from|in|now|on|or|since|this"
-    r"|throughout|today)\b)[a-z]"
-)
-_SINGULAR, _PLURAL = ("has ", "is ", "was "), ("are ", "have ", "were ")
-_LAST_ITEM = re.compile(r"(?:\b(?:and|or|nor)\b|&)[^,]*\Z")
-_AFFIRMED_ITEM = re.compile(
-    r",\s*+(?:(?:mild|moderate|severe|marked|profound|slight|gross|obvious|brisk)(?:ly)?\s"
-    r"|(?:(?!(?:and|for|in|last|no|or|over|past|since|x)\b)[\w-]++\s++){1,4}?"
-    r"(?:\+|(?:\d++(?:[./]\d++)*+)"
-    r"(?=\s*(?:cm|mm|kg|%|bpm|mmHg|times|[.,;]|\Z))|(?:present|noted|twice)\b"
-    r"|(?:is|was|are|were)\s(?!absent|neg|not|nil)|(?:could not|can ?not)\sbe\b)|[\w ]{2,25}:\s)",
+_PEDIGREE_ID = re.compile(r"[IVX]+[-:.]\d+")
+# Text between a mention and its answer or sign, which has no comma or is an enumeration.
+_ENUMERATION = re.compile(r"[^,]*|\s*(?:[,/&]|and\b|or\b).*", re.S)
+_HISTORY = re.compile(r"(?:(fam\w*)|past|previous|prior)\b.*\b(?:history|hx|h/o)")
+_PAST = re.compile(r"pmh|hx|s/p|p\w+ \w+ history:", re.I)
+_ITEM = re.compile(r"[,;\n]|\.(?=\s)")
+_DATED = re.compile(
+    r"\b(?:19|20)\d\d\b|\baged? \d|\bago\b|\bas (?:an? )?(?:kid|child|baby|teen)|\bprev|ectomy",
     re.I,
 )
-_NEXT_CLAUSE = re.compile(r"[.;:\n]|\bno\b|\Z")
-_MAX_ITEM = 40  # characters after a mention in which its item may be affirmed
-_PEDIGREE_ID = re.compile(r"[IVX]+[-:.]\d+")
-_OR = re.compile(r"\bn?or\b")  # "No A or B," is a complete list
-# Text between a mention and its answer or sign, which has no comma or is an enumeration; and text
-# between a mention and a cue with the direction "behind", and between "next" and a mention.
-_ENUMERATION = re.compile(r"[^,]*|\s*(?:[,/&]|and\b|or\b).*", re.S)
-_COORDINATION = re.compile(r"\s*(?:(?:[/&]|and\b|or\b)[^.,;:]*)?")
-_NO_COMMA = re.compile(r"(?:[^,; ]| (?!/))*")
-_NEXT = re.compile(r"[^.,;:()]{0,40}")
-# The end of an item, or of a condition at the start of a sentence: a comma without an "or" behind.
-_CONDITION_END = re.compile(r",(?!(?:[^,.;]{0,40},){0,4}[^,.;]{0,40}\bor\b)|\bthen\b|;")
+_MAX_SCOPE = 500
+_MAX_UNIT = 2_000  # characters
 _PURPOSE = re.compile(r"\b(?:for|to|because|due|regarding|re)\b", re.I)  # in an item to be done
 _COMMENT = re.compile(r"(?<=[\w+-])\s*\([^()]*\)\Z|(?<=\w),.*\Z")  # "Proband (II-1)", "yes, mild"
-_AFTER_WORD = re.compile(r"[\w)\]]")
 _WORD = re.compile(r"[^\W\d_]+")
 _RULING = frozenset(("section", "list", "item", "pair", "row", "box"))  # parts that may have cues
-# Limits, so that the running time is linear even if a text has no sentence boundaries.
-_MAX_PHRASES = 30  # phrases to check before and after a mention
-_MAX_SCOPE = 2_000  # characters between a cue and a mention
 _MAX_HEAD_LENGTH = 120
-_MAX_LOOKAHEAD = 250  # characters after a comma in which an enumeration must end
 
 
-def contexts(
-    text: str, rules: ContextRules, phrases: Sequence[Phrase], mentions: Sequence[tuple[int, int]]
-) -> list[Context]:
-    """Return the context of each mention.
-
-    phrases (Sequence[Phrase]): The rules' phrases in the text, in order, without overlaps.
-    mentions (Sequence): Start and end of each mention; mentions may overlap.
-    """
-    note = _Note(text, rules, phrases, mentions)
+def contexts(text: str, rules: ContextRules, mentions: Sequence[tuple[int, int]]) -> list[Context]:
+    """Return the context of each mention: of its start and end, which may overlap others."""
+    note = _Note(text, rules, mentions)
     return [note.context(*mention) for mention in mentions]
 
 
 class _Note:
     """A text with its layout, and the cues in each of its sentences, cells and items."""
 
-    def __init__(
-        self,
-        text: str,
-        rules: ContextRules,
-        phrases: Sequence[Phrase],
-        mentions: Sequence[tuple[int, int]],
-    ) -> None:
+    def __init__(self, text: str, rules: ContextRules, mentions: Sequence[tuple[int, int]]) -> None:
         self.text, self.rules = text, rules
         self.layout = read_layout(text)
-        self.units = units_of(text)
-        outside = _outside(phrases, mentions)
-        self.phrases = with_marks(text, rules, outside, mentions, self.units)
-        self.by_unit: dict[int, list[Phrase]] = defaultdict(list)
-        for phrase in self.phrases:
-            self.by_unit[self.unit_of(phrase.place)].append(phrase)
-        self._heads: dict[tuple[int, int], list[Cue]] = {}
+        self.is_study = rules.is_study(text)
+        self.units = _bounded(text, units_of(text))
+        self.mentions = _merged(mentions)
+        self.marks: dict[int, list[Mark]] = defaultdict(list)
+        for mark in find_marks(text, rules, mentions, self.units):
+            self.marks[self.unit_of(mark.place)].append(mark)
+        self._sentences: dict[int, Sentence] = {}
+        self._heads: dict[tuple[int, int], list[Found]] = {}
         self._ends: dict[Node, int] = {}
         self._ticked: dict[Node, bool] = {}
 
@@ -124,7 +86,8 @@ class _Note:
         for depth in range(len(path) - 1, -1, -1):
             for cue in self._cues_of_layout(path, depth, start):
                 is_past = cue[2] == "historical" and self._is_current(unit)
-                is_over = cue[2] == "negated" and self._is_ended(cue[2], start, unit)
+                is_over = cue[2] == "negated" and self._sentence(unit).is_contrary(start)
+                is_over |= cue[2] == "family" and self._sentence(unit).is_of_patient(start)
                 if cue[2] != AFFIRMED and not (is_past or is_over):
                     cues.append(cue)
         layout = ", ".join(
@@ -132,7 +95,11 @@ class _Note:
         )
         if not cues:
             return Context(layout=layout)
+        cues = self._decided(cues, path, start, end, unit)
         statuses = {status for *_, status in cues}
+        if UNKNOWN in statuses:
+            said = tuple(sorted(set(cues)))
+            return Context(None, None, None, None, layout=layout, cues=said)
         experiencer = next((person for person in PERSONS if person in statuses), "patient")
         relatives = (self.rules.relative(self.text[a:b]) for a, b, s in cues if s == "family")
         return Context(
@@ -143,17 +110,79 @@ class _Note:
             cues=tuple(sorted(set(cues))),
         )
 
-    def _is_ended(self, status: str, start: int, unit: int) -> bool:
-        """Whether a phrase before a mention in its unit ends the scope of a head: "but has"."""
-        before = takewhile(lambda phrase: phrase.end <= start, self.by_unit[unit])
-        words = (phrase for phrase in before if phrase.name[:1].isalpha())
-        return any(_ends_scope(phrase, status, self.rules) for phrase in words)
+    def _decided(
+        self, cues: list[Found], path: Sequence[Node], start: int, end: int, unit: int
+    ) -> list[Found]:
+        """Leave out cues of a mention that others overrule."""
+        behind = [c for c in cues if c[0] >= end and c[2] in ("negated", "uncertain")]
+        if len({status for *_, status in behind}) > 1:  # "was suspected, but ruled out"
+            last = max(behind)[2]
+            cues = [c for c in cues if c not in behind or c[2] == last]
+        past = [
+            at
+            for at, to, status in cues
+            if status == "historical" and not self.text[at:to].lower().startswith("used")
+        ]
+        is_over = not past or not (
+            self._goes_on(path, start, end, unit, past) or self._sentence(unit).goes_on(start)
+        )
+        left_out: tuple[str, ...] = () if is_over else ("historical",)
+        if self.is_study:  # its patients have no relatives and no past
+            left_out = ("historical", *PERSONS)
+        return [cue for cue in cues if cue[2] not in left_out]
+
+    def _sentence(self, unit: int) -> Sentence:
+        """Return the words of a sentence, cell or item, read."""
+        if unit not in self._sentences:
+            start = self.units[unit]
+            end = self.units[unit + 1] if unit + 1 < len(self.units) else len(self.text)
+            first, last = (bisect_left(self.mentions, (place,)) for place in (start, end))
+            inside = self.mentions[max(0, first - 1) : last]
+            mentions = [(max(a, start), min(b, end)) for a, b in inside if b > start]
+            marks = [
+                mark
+                for number in ((unit - 1, unit) if self.marks else ())
+                for mark in self.marks.get(number, ())
+                if mark.place < end
+                and start < mark.end
+                and not any(a < mark.end and mark.place < b for a, b in mentions)
+            ]
+            sentence = Sentence(self.rules.lexicon, self.text, (start, end), mentions, marks)
+            sentence.read()
+            self._sentences[unit] = sentence
+        return self._sentences[unit]
+
+    def _cues_in_unit(self, start: int, end: int, unit: int) -> Iterator[Found]:
+        """Yield the cues in a sentence, cell or item that apply to a mention in it."""
+        for mark in self.marks.get(unit, ()):
+            if 0 <= mark.reach < end <= mark.start:
+                if _ENUMERATION.fullmatch(self.text, end, mark.place):
+                    yield mark.start, mark.end, mark.status
+        merged = self.mentions[bisect_right(self.mentions, (start, len(self.text))) - 1]
+        place = max(merged[0], self.units[unit]) if self.units else merged[0]
+        yield from self._sentence(unit).found.get(place, ())
+
+    def _goes_on(
+        self, path: Sequence[Node], start: int, end: int, unit: int, past: Iterable[int]
+    ) -> bool:
+        """Whether a past disease has no time, while others beside it have: "HTN, stroke 2011"."""
+        if not any(p < self.units[unit] or _PAST.match(self.text, p) for p in past):
+            return False
+        ruling = (n for n in reversed(path) if n.kind in ("list", "pair", "section"))
+        node = next(ruling, None)
+        last = self.units[unit + 1] if unit + 1 < len(self.units) else len(self.text)
+        first, last = node.span if node else (self.units[unit], last)
+        first, last = max(first, start - _MAX_SCOPE), min(last, start + _MAX_SCOPE)
+        here = _ITEM.search(self.text, end, last)
+        low = max(self.text.rfind(sign, first, start) for sign in ",;\n:")
+        own = self.text[max(low, first) : here.start() if here else last]
+        return bool(_DATED.search(self.text, first, last)) and not _DATED.search(own)
 
     def _is_current(self, unit: int) -> bool:
         end = self.units[unit + 1] if unit + 1 < len(self.units) else len(self.text)
         return bool(self.rules.patterns["now"].search(self.text, self.units[unit], end))
 
-    def _cues_of_layout(self, path: Sequence[Node], depth: int, start: int) -> Iterable[Cue]:
+    def _cues_of_layout(self, path: Sequence[Node], depth: int, start: int) -> Iterable[Found]:
         """Return the cues outside its sentence that apply to a mention.
 
         path (Sequence[Node]): The nodes that contain the mention, from the outermost.
@@ -178,7 +207,7 @@ class _Note:
             return []
         return self._cues_of_head(*node.head)
 
-    def _cues_of_head(self, start: int, end: int) -> list[Cue]:
+    def _cues_of_head(self, start: int, end: int) -> list[Found]:
         """Return the cues in a head that says nothing else: "None of the following"."""
         if end - start > _MAX_HEAD_LENGTH:
             return []
@@ -193,20 +222,12 @@ class _Note:
         ]
         if known and len(name) > 1:
             cues = [(start, end, known[0])]
+        elif history := _HISTORY.fullmatch(name):  # "family psych hx"
+            cues = [(start, end, "family" if history[1] else "historical")]
         else:
-            rest, position = [], start
-            first = bisect_left(self.phrases, (start,))
-            for phrase in takewhile(lambda p: p.start < end, islice(self.phrases, first, None)):
-                rest.append(self.text[position : phrase.start])
-                position = phrase.end
-                cues += [
-                    (phrase.start, phrase.end, status)
-                    for status, direction in rules.cues.get(phrase.name, ())
-                    if direction not in ("next", "final", "behind")
-                ]
-            rest.append(self.text[position:end])
-            if not rules.fillers.issuperset(_WORD.findall(" ".join(rest).lower())):
-                cues = []
+            words = Sentence(rules.lexicon, self.text, (start, end), [(end, end)], is_head=True)
+            if words.says_only_cues(rules.fillers):
+                cues = words.read().get(end, [])
         self._heads[place] = cues
         return cues
 
@@ -220,7 +241,7 @@ class _Note:
             self._ends[node] = next(ends, node.end)
         return self._ends[node]
 
-    def _cues_of_box(self, path: Sequence[Node], depth: int, start: int) -> Iterator[Cue]:
+    def _cues_of_box(self, path: Sequence[Node], depth: int, start: int) -> Iterator[Found]:
         """Yield a negation if the box of a mention is empty, and others beside it are ticked."""
         box = path[depth].head
         block = next(n for n in reversed(path[:depth]) if n.kind in ("list", "section", "note"))
@@ -231,7 +252,7 @@ class _Note:
         if self._ticked[block] and not is_ticked(self.text[slice(*box)]) and not is_task:
             yield (*box, "negated")
 
-    def _cues_of_row(self, table: Node, row: Node, cell: Node) -> list[Cue]:
+    def _cues_of_row(self, table: Node, row: Node, cell: Node) -> list[Found]:
         """Return the cues that a table has for a mention in a cell."""
         header, is_first = self._header(table), cell is row.parts[0]
         if row.start < table.body:  # a finding as the name of a column, with a person in each row
@@ -249,7 +270,14 @@ class _Note:
         column = self._cues_of_column(table, cell)
         is_named = any(says != AFFIRMED for *_, says in column)
         if not is_first or is_named or any(map(self._is_patient, header[:1])):
-            return [*column, *([] if is_first else self._cues_of_head(*row.parts[0].span))]
+            before = [part for part in row.parts if part.end <= cell.start]
+            said = [
+                cue
+                for part in before
+                for cue in self._cues_of_head(*part.span)
+                if part is row.parts[0] or cue[2] in PERSONS
+            ]
+            return [*column, *([] if is_first else said)]
         patients = [name.column for name in header if self._is_patient(name)]
         return self._cues_of_values(
             [
@@ -262,15 +290,15 @@ class _Note:
             ]
         )
 
-    def _cues_of_values(self, values: Sequence[tuple[list[Cue], bool, Node]]) -> list[Cue]:
+    def _cues_of_values(self, values: Sequence[tuple[list[Found], bool, Node]]) -> list[Found]:
         """Return the cues that the cells of a finding have for it.
 
         values (Sequence): For each cell, the cues of its column, whether the column may be the
             patient's, and the cell.
         """
-        cues: list[Cue] = []
-        affected: list[list[Cue]] = []  # relatives
-        unaffected: list[list[Cue]] = []
+        cues: list[Found] = []
+        affected: list[list[Found]] = []  # relatives
+        unaffected: list[list[Found]] = []
         for column, may_be_patient, value in values:
             if value.start == value.end:
                 continue
@@ -298,7 +326,7 @@ class _Note:
     def _header(self, table: Node) -> list[Node]:
         return table.parts[0].parts if table.head[0] < table.head[1] else []
 
-    def _cues_of_column(self, table: Node, cell: Node) -> list[Cue]:
+    def _cues_of_column(self, table: Node, cell: Node) -> list[Found]:
         names = (name for name in self._header(table) if name.column == cell.column)
         return [cue for name in names for cue in self._cues_of_head(*name.span)]
 
@@ -332,102 +360,26 @@ class _Note:
     def _status_of(self, value: re.Match[str]) -> str:
         return self.rules.answers[value["mark"].lower()]
 
-    def _cues_in_unit(self, start: int, end: int, unit: int) -> Iterator[Cue]:
-        """Yield the cues in a sentence, cell or item that apply to a mention in it."""
-        text, rules = self.text, self.rules
-        in_unit = self.by_unit[unit]
-        middle = bisect_right(in_unit, (start,))
-        near = in_unit[max(0, middle - _MAX_PHRASES) : middle + _MAX_PHRASES]
-        for cue in near:
-            if cue.reach >= 0:
-                if cue.reach < end <= cue.start and _ENUMERATION.fullmatch(text, end, cue.place):
-                    yield cue.start, cue.end, str(cue.status)
-                continue
-            if cue.start < start < cue.end:  # "no change in" before the mention "change in vision"
-                name, cue_end = " ".join(text[cue.start : start].lower().split()), start
-                cue = Phrase(cue.start, cue_end, name)
-            readings = rules.cues.get(cue.name, ())
-            if cue.status:
-                readings = [(cue.status, "forward")]
-            for status, direction in readings:
-                if cue.end <= start and direction in ("forward", "both", "next", "item", "initial"):
-                    first, last = cue.end, start
-                elif end <= cue.start and direction in ("backward", "both", "behind", "final"):
-                    first, last = end, cue.start
-                else:
-                    continue
-                if last - first > _MAX_SCOPE or not self._reaches(first, last, direction):
-                    continue
-                if direction in ("backward", "final") and status in ("negated", "uncertain"):
-                    if not self._reaches_back(cue, first):
-                        continue
-                if not self._fits(cue, direction, [d for _, d in readings], unit):
-                    continue
-                is_before = last == start
-                if is_before and status == "negated" and self._is_affirmed(first, start, end):
-                    continue
-                between = (p for p in near if first <= p.start and p.end <= last)
-                if not any(_ends_scope(phrase, status, rules) for phrase in between):
-                    yield cue.start, cue.end, status
 
-    def _fits(self, cue: Phrase, direction: str, directions: Sequence[str], unit: int) -> bool:
-        """Whether a cue stands where it has to stand for one of its directions."""
-        text = self.text
-        if "initial" in directions:
-            before = text[max(self.units[unit], cue.start - 8) : cue.start]
-            return (direction == "initial") == (not before.strip(" \t\n-*•([\"'"))
-        if "final" in directions or "backward" in directions:
-            is_last = CLAUSE_END.match(text, cue.end) is not None
-            if direction in ("forward", "item", "final"):
-                return is_last == (direction == "final")
-        if not cue.name[:1].isalnum() and {"next", "backward"}.issubset(directions):
-            is_attached = _AFTER_WORD.match(text, cue.start - 1) if cue.start else None
-            is_number = text[cue.end : cue.end + 1].isdigit()
-            return bool(is_attached) == (direction == "backward") and not is_number
-        return True
-
-    def _reaches(self, first: int, last: int, direction: str) -> bool:
-        """Whether a cue with a direction reaches over the text between it and a mention."""
-        if direction in ("item", "initial"):
-            end = _CONDITION_END.search(self.text, first, last + _MAX_LOOKAHEAD)
-            return end is None or end.start() >= last
-        patterns = {"behind": _COORDINATION, "next": _NEXT, "final": _NO_COMMA}
-        pattern = patterns.get(direction)
-        return pattern is None or pattern.fullmatch(self.text, first, last) is not None
-
-    def _reaches_back(self, cue: Phrase, first: int) -> bool:
-        """Whether a cue applies to the mention that ends at `first`: one that is no verb in the
-        plural only to the last item of a list without "and", as in "tremor, ataxia absent"."""
-        between = self.text[first : cue.start]
-        if _IN_BRACKETS.search(between):
-            return False
-        if cue.name == "absent" and _ATTRIBUTE.match(self.text, cue.end):
-            return False
-        is_last = not cue.name.startswith(_SINGULAR) and _LAST_ITEM.search(between)
-        return "," not in between or cue.name.startswith(_PLURAL) or bool(is_last)
-
-    def _is_affirmed(self, scope_start: int, start: int, end: int) -> bool:
-        """Whether a mention after "no" or an item before it is affirmed: "No ataxia, tremor 3/4",
-        "No A or B, C present"."""
-        affirmed = _AFFIRMED_ITEM.search(self.text, scope_start, end + _MAX_ITEM)
-        if affirmed and affirmed.start() < start:
-            clause = _NEXT_CLAUSE.search(self.text, end)
-            if not _OR.search(self.text, affirmed.start(), clause.start() if clause else end):
-                return True
-        says = self.rules.answers and self.rules.patterns["affirmed"].match(self.text, end)
-        last_item = _OR.search(self.text, scope_start, start) if says else None
-        return last_item is not None and self.text.find(",", last_item.end(), start) >= 0
+def _bounded(text: str, units: Sequence[int]) -> list[int]:
+    """Return the starts of units, of which long ones are cut, so that the time is linear even if a
+    text has no sentences."""
+    bounded: list[int] = []
+    for start, end in pairwise([*units, len(text)]):
+        bounded.append(start)
+        while end - bounded[-1] > _MAX_UNIT:
+            bounded.append(text.rfind(" ", bounded[-1] + 1, bounded[-1] + _MAX_UNIT) + 1)
+            if bounded[-1] <= bounded[-2]:
+                bounded[-1] = bounded[-2] + _MAX_UNIT
+    return bounded
 
 
-def _outside(phrases: Sequence[Phrase], mentions: Sequence[tuple[int, int]]) -> list[Phrase]:
-    """Return the phrases that are not part of a mention: "absent speech and seizures"."""
-    places = sorted(mentions)
-    starts = [start for start, _ in places]
-    last_ends = [-1, *accumulate((end for _, end in places), max)]
-    return [p for p in phrases if last_ends[bisect_right(starts, p.start)] < p.end]
-
-
-def _ends_scope(phrase: Phrase, status: str, rules: ContextRules) -> bool:
-    if phrase.status is not None:
-        return status == "negated"
-    return not {ALL_STATUSES, status}.isdisjoint(rules.ends.get(phrase.name, ()))
+def _merged(mentions: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the places of mentions, of which those that overlap are one."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(mentions):
+        if merged and start < merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged

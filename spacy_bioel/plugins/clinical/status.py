@@ -13,7 +13,7 @@ from spacy_bioel.types import DeclaredFact, Link
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the text says about a mention (see `context.py`).
+    """What the text says about a mention (see `context.py`); flags are None if that is unknown.
 
     experiencer (str): Who has the condition: "patient", "family" or "other".
     relative (str): Which relative has it, such as "mother"; "" if the text does not say.
@@ -21,10 +21,10 @@ class Context:
     cues (tuple): Start, end and meaning of the words that show this.
     """
 
-    negated: bool = False
-    uncertain: bool = False
-    historical: bool = False
-    hypothetical: bool = False
+    negated: bool | None = False
+    uncertain: bool | None = False
+    historical: bool | None = False
+    hypothetical: bool | None = False
     experiencer: str = "patient"
     relative: str = ""
     layout: str = ""
@@ -33,7 +33,9 @@ class Context:
     @property
     def assertion(self) -> str:
         """The status in one word, the first that holds: "absent" (also in a relative), "family",
-        "other", "conditional", "possible", "historical" or "present"."""
+        "other", "conditional", "possible", "historical" or "present"; or "unknown"."""
+        if self.negated is None:
+            return "unknown"
         if self.negated:
             return "absent"
         if self.experiencer != "patient":
@@ -48,7 +50,8 @@ class Context:
 
         The mention is not negated or hypothetical, and is not about another person.
         """
-        return not (self.negated or self.hypothetical) and self.experiencer == "patient"
+        is_open = self.negated is None or self.negated or self.hypothetical
+        return not is_open and self.experiencer == "patient"
 
     @classmethod
     def of(cls, link: Link) -> Context | None:
@@ -90,7 +93,7 @@ def _noted(value: Mapping[str, Any], text: str) -> str:
 
 
 def _css_class(value: Mapping[str, Any]) -> str:
-    is_affirmed = not value["hypothetical"] and value["experiencer"] == "patient"
+    is_affirmed = value["hypothetical"] is False and value["experiencer"] == "patient"
     return "negated" if value["negated"] else "" if is_affirmed else "other"
 
 
@@ -117,5 +120,5 @@ CONTEXT_FACT = DeclaredFact(
     noted=_noted,
     css_class=_css_class,
     css_classes=("negated", "other"),
-    legend="Struck through: negated. Pale: conditional, or about another person.",
+    legend="Struck through: negated. Pale: conditional, unknown, or about another person.",
 )

@@ -1,6 +1,7 @@
 """The plugin's tables of words: shorthand, measurements, cues (see assets/SOURCES.md)."""
 
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,3 +21,13 @@ def note_tables() -> dict[str, Any]:
     """Return the tables of shorthand, measurements and words for clinical notes."""
     tables: dict[str, Any] = srsly.read_json(CUES_FILE.with_name("notes.json"))
     return tables
+
+
+@cache
+def _section_names() -> frozenset[str]:
+    return frozenset(chain.from_iterable(cue_tables()["sections"].values()))
+
+
+def is_section_name(words: str) -> bool:
+    """Whether words are the name of a known section."""
+    return " ".join(words.lower().split()) in _section_names()

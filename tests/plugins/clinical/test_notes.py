@@ -102,7 +102,13 @@ def kb(tmp_path_factory) -> Path:
     ],
 )
 def test_measurements_out_of_their_range(text, expected):
-    assert {form: names for form, (_, _, names) in measured(text).items()} == expected
+    assert {text[a:b]: names for (a, b), (_, _, names) in measured(text).items()} == expected
+
+
+def test_a_measurement_is_kept_by_its_place():
+    text = "Day 1: Na 130 (ref 129-145). Day 2: Na 130."
+    assert list(measured(text)) == [(36, 42)]
+    assert list(measured("Pleural fluid glucose 312. Serum glucose 312.")) == [(33, 44)]
 
 
 TEXT = "PMH: MR, CKD3. Wt loss, no SOB. Hb 7.2, BMI 41."
