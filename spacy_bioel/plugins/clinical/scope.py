@@ -42,6 +42,11 @@ _MAX_SCOPE = 500
 _MAX_UNIT = 2_000  # characters
 _PURPOSE = re.compile(r"\b(?:for|to|because|due|regarding|re)\b", re.I)  # in an item to be done
 _COMMENT = re.compile(r"(?<=[\w+-])\s*\([^()]*\)\Z|(?<=\w),.*\Z")  # "Proband (II-1)", "yes, mild"
+_RELATION = re.compile(
+    r"\b(?:effects?|influence|impact|associations?|correlations?|relation\w*|interactions?|role"
+    r"|differen\w+|changes?|mention)\b",
+    re.I,
+)
 _WORD = re.compile(r"[^\W\d_]+")
 _RULING = frozenset(("section", "list", "item", "pair", "row", "box"))  # parts that may have cues
 _MAX_HEAD_LENGTH = 120
@@ -127,9 +132,23 @@ class _Note:
             self._goes_on(path, start, end, unit, past) or self._sentence(unit).goes_on(start)
         )
         left_out: tuple[str, ...] = () if is_over else ("historical",)
-        if self.is_study:  # its patients have no relatives and no past
-            left_out = ("historical", *PERSONS)
+        if self.is_study:
+            cues = [cue for cue in cues if self._is_in_study(cue, start)]
         return [cue for cue in cues if cue[2] not in left_out]
+
+    def _is_in_study(self, cue: Found, start: int) -> bool:
+        """Whether a cue in an abstract says that a finding does not exist, or may not.
+
+        The patients of a study have no relatives and no past. "Not in women", "no effect on X" and
+        "suggests that X" are about relations, between things that exist.
+        """
+        first, last, status = cue
+        if status == "negated":
+            is_contrast = self.text[first:last].lower() in ("not", "rather than")
+            return not (is_contrast or _RELATION.search(self.text, first, max(first, start)))
+        if status == "uncertain":
+            return not self.text[last:start].strip() and last <= start  # "suspected X"
+        return status != "historical" and status not in PERSONS
 
     def _sentence(self, unit: int) -> Sentence:
         """Return the words of a sentence, cell or item, read."""
@@ -147,7 +166,7 @@ class _Note:
                 and start < mark.end
                 and not any(a < mark.end and mark.place < b for a, b in mentions)
             ]
-            sentence = Sentence(self.rules.lexicon, self.text, (start, end), mentions, marks)
+            sentence = Sentence(self.rules.word_table, self.text, (start, end), mentions, marks)
             sentence.read()
             self._sentences[unit] = sentence
         return self._sentences[unit]
@@ -225,7 +244,7 @@ class _Note:
         elif history := _HISTORY.fullmatch(name):  # "family psych hx"
             cues = [(start, end, "family" if history[1] else "historical")]
         else:
-            words = Sentence(rules.lexicon, self.text, (start, end), [(end, end)], is_head=True)
+            words = Sentence(rules.word_table, self.text, (start, end), [(end, end)], is_head=True)
             if words.says_only_cues(rules.fillers):
                 cues = words.read().get(end, [])
         self._heads[place] = cues

@@ -23,6 +23,6 @@ class CurationWarnings(Warnings):
     W412 = "Ids that stay those of the knowledge base, because their concepts have no cross-reference to {name}: {n:,} ({first}). To add mappings: bioel kb add KB --sssom FILE"
     W414 = "Cross-references left out, because they or the ids of their concepts do not have the form PREFIX:ID: {n:,} ({first})."
     W416 = "Tables and JSON or YAML files in which no ids were found: {n:,} ({first}). For a table with codes, name their column and prefix: --columns id=Code,name=Finding --prefix SNOMED. In JSON and YAML, ids need their prefix, or a key such as hpo_id."
-    W481 = "In {n:,} files, such as {first}, no id has a name next to it, so that the ids were looked up, but not compared. If there are names, say where: --columns id=...,name=..."
+    W481 = "Files in which no id has a name next to it: {n:,} ({first}). Their ids were looked up, but not compared. If a table has names, say where: --columns id=...,name=..."
     W483 = "Ids with the prefix {prefix} that were not checked: {n:,}. They are {reason}."
     W482 = "Files that were copied as they are, because they are hidden, not text, archives, or behind a link to a folder: {n:,} ({first}). If one has ids to replace, migrate it by itself."

@@ -33,7 +33,8 @@ _BEFORE_ID = re.compile(
 _NAME_LABEL = re.compile(r"(?:[\s*_`,;|—–-]{0,9}(?:[Nn]ame|[Ll]abel|[Tt]erm)[*_` ]{0,9}:)?")
 _OPEN = re.compile(r"\([^()]*$")
 _PART = re.compile(r"[^;,]+")
-_VERB_PHRASE = re.compile(r"\b(?:is|are|was|were)(?:\s\w{1,20}){1,2}\W{0,9}$")  # "were not seen"
+# Behind a name, before its id: "were not seen", ", coded as".
+_VERB_PHRASE = re.compile(r"(?:\b(?:is|are|was|were)|,)(?:\s\w{1,20}){1,2}\W{0,9}$")
 # Between ids that have one name.
 BETWEEN_IDS = re.compile(r"[\s,;/|&*_`]{0,9}(?:(?:and|or)\b)?[\s,;/|&*_`]{0,9}")
 _BANG = re.compile(r"[\s`*]{0,9}!")
@@ -204,6 +205,9 @@ def _as_name(cell: Cell, around: Cell) -> Cell | None:
     part = cell.stripped(_AROUND)
     if part.text.count(")") < part.text.count("(") and f"{part.text})" in around.text:
         part = part._replace(text=f"{part.text})")  # whose end was stripped
+    if "\\u" in part.text:  # an escape of JSON
+        text = re.sub(r"\\u([\da-fA-F]{4})", lambda m: chr(int(m[1], 16)), part.text)
+        part = part._replace(text=text, at=-1)
     if "&" in part.text or ("_" in part.text and " " not in part.text):
         part = part._replace(text=unescape(part.text).replace("_", " "), at=-1)
     is_name = 1 < len(part.text) <= MAX_NAME_LENGTH and any(map(str.isalpha, part.text))

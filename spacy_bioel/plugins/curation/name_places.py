@@ -61,11 +61,11 @@ class IdRecord(NamedTuple):
 
 
 class _Score(NamedTuple):
-    """How well a place suits an id: its score, and the number of right names in it."""
+    """How well a place suits an id: its score, its right names, and whether there are enough."""
 
     total: float
     agrees: int
-    is_possible: bool
+    is_clear: bool
 
 
 def _cost_of(place: NamePlace) -> float:
@@ -128,7 +128,7 @@ class NamePlaces:
         total = total / len(entries) - _cost_of(place)
         agrees = sum(value == AGREES for value, _ in found)
         is_clear = len(entries) >= _MIN_RECORDS or agrees > 0 or any(marked for _, marked in found)
-        return _Score(total, agrees, is_clear and total >= _MIN_SCORE)
+        return _Score(total, agrees, is_clear)
 
     def _choose(
         self, positions: Mapping[int, Sequence[Entry]]
@@ -142,9 +142,15 @@ class NamePlaces:
             totals.update({place: score.total for place, score in scores[position].items()})
         joint = self._joint_place(positions, totals)
         taken = set[Cell]()
+        of_joint = [score[joint] for score in scores.values() if joint and joint in score]
+        is_clear = len(of_joint) >= _MIN_RECORDS or any(score.agrees for score in of_joint)
         wanted = {
             position: sorted(
-                (place for place, score in of_position.items() if score.is_possible),
+                (
+                    place
+                    for place, score in of_position.items()
+                    if score.total >= _MIN_SCORE and (score.is_clear or is_clear and place == joint)
+                ),
                 key=lambda place: (place != joint, -of_position[place].total),  # noqa: B023
             )
             for position, of_position in scores.items()
@@ -205,8 +211,8 @@ class NamePlaces:
         for entry, (place, name) in zip(every, names, strict=True):
             if place is None or name is None:
                 cells = sorted((p for p in entry.texts if p[0] == "cell"), key=_cost_of)
-                guesses = (entry.texts[p][0] for p in cells)
-                yield Pair(entry.id, entry.texts.get(SENTENCE, tuple(guesses)))
+                texts = entry.texts.get(SENTENCE, tuple(entry.texts[p][0] for p in cells))
+                yield Pair(entry.id, tuple(c for c in texts if not owners.get(c)))
             elif owners[name] and entry.id.text not in owners[name] and not entry.shares:
                 yield Pair(entry.id)
             else:

@@ -173,12 +173,12 @@ class CueOut(BaseModel):
 
 
 class ContextOut(BaseModel):
-    """A mention's context, such as whether the text negates it."""
+    """A mention's context, such as whether the text negates it; null if that is not clear."""
 
-    negated: bool
-    uncertain: bool
-    historical: bool
-    hypothetical: bool
+    negated: bool | None
+    uncertain: bool | None
+    historical: bool | None
+    hypothetical: bool | None
     experiencer: str = Field(description='"patient", "family" or "other"')
     relative: str = Field(description='The relative who has it, such as "mother", or ""')
     layout: str = Field(description='The parts of the note around it: "section, list, item"')
