@@ -74,7 +74,7 @@ def _find_answers(text: str, rules: ContextRules, units: Sequence[int]) -> Itera
     for match in rules.patterns["answer"].finditer(text):
         start, end = match.span("mark")
         answer = match["mark"].lower()
-        _, name, cues = rules.word_table.look_up(answer)
+        _, name, cues = rules.cue_words.look_up(answer)
         is_cue = name == "not" or any(cue.kind not in ("state", "behind") for cue in cues)
         is_letter = len(answer) == 1 and text[match.start()] != "?"
         if text[start - 1 : end + 1] == "(NO)":  # nitric oxide

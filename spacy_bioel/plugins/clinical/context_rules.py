@@ -12,8 +12,8 @@ from typing import Any
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.plugins.clinical.clauses import CUE_KINDS
+from spacy_bioel.plugins.clinical.cue_words import Cue, CueWords
 from spacy_bioel.plugins.clinical.errors import ClinicalErrors
-from spacy_bioel.plugins.clinical.word_table import Cue, WordTable
 
 # Statuses that cues assign to mentions: Context flags, and persons other than the patient.
 FLAGS = ("negated", "uncertain", "historical", "hypothetical")
@@ -41,7 +41,7 @@ _VERB = r"[^\S\n]+(?:(?:is|are|was|were)[^\S\n]+)?"
 class ContextRules:
     """Cues and names (in lower case), with the status that they assign to mentions.
 
-    word_table (WordTable): Cues, and closed classes of words.
+    cue_words (CueWords): Cues, and closed classes of words.
     study, case (frozenset[str]): Words that show that a text is, and is not, about a study.
     sections (Mapping): Status for each section name; "" for none.
     heads (Mapping): Status for each name of a list, a key or a column of a table.
@@ -56,7 +56,7 @@ class ContextRules:
     relatives (Mapping): The noun for each word for a relative: "mother" for "mom".
     """
 
-    word_table: WordTable
+    cue_words: CueWords
     study: frozenset[str] = frozenset()
     case: frozenset[str] = frozenset()
     sections: Mapping[str, str] = field(default_factory=dict)
@@ -137,8 +137,8 @@ def parse_rules(table: Mapping[str, Any]) -> ContextRules:
     }
     lists: dict[str, Any] = {key: frozenset(_check_phrases(table.get(key, ()))) for key in _LISTS}
     classes.setdefault("kin", []).extend(relatives)
-    word_table = WordTable(classes, cues)
-    return ContextRules(word_table, relatives=relatives, **statuses, **lists)
+    cue_words = CueWords(classes, cues)
+    return ContextRules(cue_words, relatives=relatives, **statuses, **lists)
 
 
 def _cues_of_row(row: Mapping[str, Any]) -> Iterable[Cue]:

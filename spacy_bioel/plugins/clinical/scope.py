@@ -166,7 +166,7 @@ class _Note:
                 and start < mark.end
                 and not any(a < mark.end and mark.place < b for a, b in mentions)
             ]
-            sentence = Sentence(self.rules.word_table, self.text, (start, end), mentions, marks)
+            sentence = Sentence(self.rules.cue_words, self.text, (start, end), mentions, marks)
             sentence.read()
             self._sentences[unit] = sentence
         return self._sentences[unit]
@@ -244,7 +244,7 @@ class _Note:
         elif history := _HISTORY.fullmatch(name):  # "family psych hx"
             cues = [(start, end, "family" if history[1] else "historical")]
         else:
-            words = Sentence(rules.word_table, self.text, (start, end), [(end, end)], is_head=True)
+            words = Sentence(rules.cue_words, self.text, (start, end), [(end, end)], is_head=True)
             if words.says_only_cues(rules.fillers):
                 cues = words.read().get(end, [])
         self._heads[place] = cues

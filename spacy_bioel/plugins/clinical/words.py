@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spacy_bioel.plugins.clinical.word_table import Cue, WordTable
+from spacy_bioel.plugins.clinical.cue_words import Cue, CueWords
 
 if TYPE_CHECKING:
     from spacy_bioel.plugins.clinical.answers import Mark
@@ -55,7 +55,7 @@ class Words:
 
     def __init__(
         self,
-        word_table: WordTable,
+        cue_words: CueWords,
         text: str,
         span: tuple[int, int],
         mentions: Sequence[tuple[int, int]],
@@ -72,7 +72,7 @@ class Words:
         self.found: dict[int, list[Found]] = {}
         options: list[tuple[int, Sequence[Cue]]] = []
         words, names, spans = self.words, self.names, self.spans
-        look_up, known = word_table.look_up, word_table.known
+        look_up, known = cue_words.look_up, cue_words.known
         start, end = span
         self._marks = {mark.start: mark.status for mark in marks if mark.reach < 0}
         opaque = sorted(
@@ -99,7 +99,7 @@ class Words:
         last = 0
         for i, cues in options:
             if i >= last:
-                ends = [(word_table.match(cue, self.words, self.names, i), cue) for cue in cues]
+                ends = [(cue_words.match(cue, self.words, self.names, i), cue) for cue in cues]
                 last = max(stop for stop, _ in ends)
                 if last:
                     self.cues[i] = last, [cue for stop, cue in ends if stop == last]

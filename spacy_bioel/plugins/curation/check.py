@@ -45,7 +45,7 @@ _MIN_LETTERS = 5  # in a word that may have a typing error; shorter words are ot
 _LOW = 0.7  # likeness of a short form or an irregular plural, at most
 _MAX_ERRORS = 2  # words of a name with a typing error
 _MIN_RATIO = 1000.0  # of the frequencies of a word and of its spelling with two letters swapped
-_FUNCTION_WORDS = LINKING_WORDS | PREPOSITIONS | {"as", "a", "and", "or", "not", "no", "it", "all"}
+_NOT_NAMES = LINKING_WORDS | PREPOSITIONS | {"as", "a", "and", "or", "not", "no", "it", "all"}
 _N_SAMPLED = 5000  # ids that show the forms of a vocabulary's ids
 _MIN_SHARE = 0.1  # of a knowledge base, for its ids with a prefix to be complete
 _N_SIMILAR = 16  # names that are read to find out whether a word is one of theirs
@@ -155,7 +155,7 @@ class Checker:
         for number, kb in enumerate(self.kbs):
             starts, concepts, _ = kb.concepts_of_names(kb.lookup_names(normalized))
             for text, start, end in zip(texts, starts[:-1], starts[1:], strict=True):
-                if text not in _FUNCTION_WORDS:  # "as" in "coded as" is not AS
+                if text not in _NOT_NAMES:  # "as" in "coded as" is not AS
                     meant[text].update((number, row) for row in concepts[start:end].tolist())
         values = {}
         for id, own_texts in texts_of.items():
@@ -259,7 +259,7 @@ def _choose_name(
             continue
         ends = normalized.partition(" ")[0], normalized.rpartition(" ")[2]
         is_cut = len(candidates) > 1 and not LINKING_WORDS.isdisjoint(ends)  # of the sentence
-        if name in _FUNCTION_WORDS:
+        if name in _NOT_NAMES:
             continue
         if normalized in own and not is_cut:
             return name, 1.0

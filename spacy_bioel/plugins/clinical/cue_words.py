@@ -28,7 +28,7 @@ class Cue:
     doubted: str = ""
 
 
-class WordTable:
+class CueWords:
     """Looks up words.
 
     classes (Mapping): The words of each closed class, such as "modal"; a stem ends with "*".
