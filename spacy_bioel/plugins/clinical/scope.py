@@ -137,7 +137,7 @@ class _Note:
         return [cue for cue in cues if cue[2] not in left_out]
 
     def _is_in_study(self, cue: Found, start: int) -> bool:
-        """Whether a cue in an abstract says that a finding does not exist, or may not.
+        """Whether a cue in an abstract says that a finding does not exist, or may come.
 
         The patients of a study have no relatives and no past. "Not in women", "no effect on X" and
         "suggests that X" are about relations, between things that exist.
@@ -146,9 +146,7 @@ class _Note:
         if status == "negated":
             is_contrast = self.text[first:last].lower() in ("not", "rather than")
             return not (is_contrast or _RELATION.search(self.text, first, max(first, start)))
-        if status == "uncertain":
-            return not self.text[last:start].strip() and last <= start  # "suspected X"
-        return status != "historical" and status not in PERSONS
+        return status in ("hypothetical", UNKNOWN)
 
     def _sentence(self, unit: int) -> Sentence:
         """Return the words of a sentence, cell or item, read."""
