@@ -18,7 +18,7 @@ import srsly
 from spacy.pipeline.pipe import Pipe
 from spacy.tokens import Doc
 
-from spacy_bioel.doc import linked_groups, set_fact, text_of
+from spacy_bioel.doc import get_links, linked_groups, set_fact, text_of
 from spacy_bioel.errors import BioelError
 from spacy_bioel.explanation import register_extensions
 from spacy_bioel.kb.bundled import forget_paths
@@ -76,9 +76,19 @@ class MentionContext(Pipe):
             if key in doc.spans and len(doc.spans[key])
         }
         for key, spans in places.items():
-            found = contexts(text_of(doc), self.rules, spans)
+            words = self._cues_in(doc, key) if key in linked_groups(doc) else ()
+            found = contexts(text_of(doc), self.rules, spans, words)
             set_fact(doc, "context", [context.to_fact() for context in found], spans_key=key)
         return doc
+
+    def _cues_in(self, doc: Doc, key: str) -> set[tuple[int, int]]:
+        """Return the places of mentions without a concept that are cues: "gone" as a chemical."""
+        look_up = self.rules.cue_words.look_up
+        return {
+            (link.start, link.end)
+            for link, span in zip(get_links(doc, key), doc.spans[key], strict=True)
+            if not link.ids and len(span) == 1 and look_up(span.text)[2]
+        }
 
     def current_settings(self) -> dict[str, Any]:
         """Return the current settings in the form used in configs."""

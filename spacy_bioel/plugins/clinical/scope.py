@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from spacy_bioel.plugins.clinical.answers import AFTER_ANSWER, Mark, find_marks, start_after
@@ -52,10 +52,18 @@ _RULING = frozenset(("section", "list", "item", "pair", "row", "box"))  # parts 
 _MAX_HEAD_LENGTH = 120
 
 
-def contexts(text: str, rules: ContextRules, mentions: Sequence[tuple[int, int]]) -> list[Context]:
-    """Return the context of each mention: of its start and end, which may overlap others."""
-    note = _Note(text, rules, mentions)
-    return [note.context(*mention) for mention in mentions]
+def contexts(
+    text: str,
+    rules: ContextRules,
+    mentions: Sequence[tuple[int, int]],
+    words: Container[tuple[int, int]] = (),
+) -> list[Context]:
+    """Return the context of each mention: of its start and end, which may overlap others.
+
+    words (Container): Mentions that are words of the text like others: they may be cues.
+    """
+    note = _Note(text, rules, [mention for mention in mentions if mention not in words])
+    return [Context() if place in words else note.context(*place) for place in mentions]
 
 
 class _Note:

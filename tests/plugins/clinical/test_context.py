@@ -6,10 +6,11 @@ import srsly
 from spacy.language import Language
 from spacy.tokens import SpanGroup
 
-from spacy_bioel.doc import get_links
+from spacy_bioel.doc import get_links, set_links
 from spacy_bioel.errors import BioelError
 from spacy_bioel.plugins.clinical.status import Context
 from spacy_bioel.text.sentences import sentence_borders
+from spacy_bioel.types import Link
 
 
 @pytest.fixture(scope="module")
@@ -198,3 +199,11 @@ def test_broken_rules(tmp_path, content, why):
     (tmp_path / "rules.json").write_text(content, "utf8")
     with pytest.raises(BioelError, match=rf"(?s)\[B490\] .*rules\.json .*{why}"):
         spacy.blank("en").add_pipe("bioel_context", config={"rules": str(tmp_path / "rules.json")})
+
+
+def test_a_mention_without_a_concept_may_be_a_cue(nlp):
+    doc = nlp.make_doc("The headache is gone.")
+    links = [Link(4, 12, "D", ("X:1",)), Link(16, 20, "Chemical")]
+    set_links(doc, links)
+    statuses = [span._.assertion for span in nlp.get_pipe("bioel_context")(doc).spans["bioel"]]
+    assert statuses == ["historical", "present"]
