@@ -82,7 +82,7 @@ def written_expressions(source: str, file: str) -> list[tuple[str, int, str, boo
 # of files, or for measurements (`_measurement_pattern`), at the words that their names begin with.
 ALSO_TRIED_ONCE = (
     r"[\w-]+\.[0-9a-f]{16}", r"[^\S\n]+(?:(?:is|are", r"\s*(?:(?:is|was)\s)?(?:non",
-    r"[^\S\n]*(?:[.,;", r"\.journal", r"\.kb", r"(?s:strings\-", r"(?:(?i:",
+    r"[^\S\n]*(?:\.(?! of", r"\.journal", r"\.kb", r"(?s:strings\-", r"(?:(?i:",
     r"(?s:\..*\.new",
 )  # fmt: skip
 

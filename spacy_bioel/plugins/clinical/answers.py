@@ -48,7 +48,7 @@ _FULL_LINE = re.compile(r"[^\n]+")
 # Lines that end with signs, each of which is about its line: "ataxia +\ntremor -".
 _SIGNED_LINES = re.compile(r"(?:^[^\n]*[\w)\]][^\S\n]*[+–−-][^\S\n]*(?:\n|\Z))+", re.M)
 _MINUS_BEFORE_WORD = re.compile(r"[,;][^\S\n]*-(?=[A-Za-z])")
-CLAUSE_END = re.compile(
+_CLAUSE_END = re.compile(
     r"[^\S\n]*(?:[.,;:)]|\n(?![^\S\n]*[a-z])|\Z)"
 )  # after a cue with the direction "final"
 
@@ -122,7 +122,7 @@ def _find_signs(
             is_before_name = text[end : line.end()].lstrip()[:1].isalnum()
             if sign[0] in "+-–−" and is_after_name:  # no cue in "Scoliosis - mild"
                 is_before_name &= not text[end : end + 1].isspace()
-                is_after_name = CLAUSE_END.match(text, end) is not None
+                is_after_name = _CLAUSE_END.match(text, end) is not None
             if status == NEGATED_IF_PAIRED:
                 if not (has_affirming or is_value):
                     continue

@@ -47,7 +47,6 @@ _RELATION = re.compile(
     r"|differen\w+|changes?|mention)\b",
     re.I,
 )
-_WORD = re.compile(r"[^\W\d_]+")
 _RULING = frozenset(("section", "list", "item", "pair", "row", "box"))  # parts that may have cues
 _MAX_HEAD_LENGTH = 120
 
