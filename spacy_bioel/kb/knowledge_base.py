@@ -543,7 +543,7 @@ class KnowledgeBase:
         return f"it was built with {options}" if options else ""
 
     def would_select(self, id: str, other: KnowledgeBase) -> bool:
-        """Return whether a concept of another release would have been kept by this build."""
+        """Return whether this build would have kept a concept of another release."""
         if (row := other.find(id)) < 0:
             return True
         ids, kept = set(other.ids_of(sorted(other.lineage_of(row)))), self.meta.get("selection", {})

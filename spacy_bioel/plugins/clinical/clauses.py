@@ -87,7 +87,7 @@ class Sentence(Persons):
         )
 
     def _verb(self, i: int, end: int, cue: Cue) -> None:
-        """A verb governs its object; a passive one, its subject."""
+        """Read a verb, which governs its object, or its subject if it is passive."""
         if end - i == 1 and self.name(i - 1) in ("det", "own") and self.word(end - 1) != "had":
             return  # a noun: "the report"
         group = self.group(i)
@@ -131,7 +131,7 @@ class Sentence(Persons):
         self.give(given, targets, first, end)
 
     def _state(self, i: int, end: int, cue: Cue) -> None:
-        """A predicate governs its subject."""
+        """Read a predicate, which governs its subject."""
         if self.word(i) == "none":
             if self.name(i - 1) in ("have", "be", "prep"):  # "he had none"
                 self.give(cue.says, self.last_mention(i), i, end)
@@ -156,7 +156,7 @@ class Sentence(Persons):
             self.give(self.status(cue, group), targets, group.start, end)
 
     def _adjective(self, i: int, end: int, cue: Cue) -> None:
-        """An adjective governs the noun after it, or as a predicate its subject."""
+        """Read an adjective, which governs the noun after it, or its subject."""
         if self.word(end) == "that":
             status = self.status(cue, self.group(i))
             self.give(status, self.asserted(end, self.forward(end, status, clause=True)), i, end)
@@ -180,7 +180,7 @@ class Sentence(Persons):
             self._state(i, end, cue)
 
     def _item(self, i: int, end: int, cue: Cue) -> None:
-        """Governs the noun phrase directly after it."""
+        """Read a cue that governs the noun phrase directly after it."""
         if self.word(i) == "non" and self.names[end : end + 2] != ["-", "m"]:
             return
         if self.word(i) == "old" and (
@@ -193,7 +193,7 @@ class Sentence(Persons):
         self.give(status, self.forward(end, status, item=True), i, end)
 
     def _phrase(self, i: int, end: int, cue: Cue) -> None:
-        """Governs the list of noun phrases after it."""
+        """Read a cue that governs the list of noun phrases after it."""
         status = self.status(cue, self.group(i))
         if status == "+" or (self.word(i) == "without" and self.word(i - 2) == "with"):
             return
@@ -241,7 +241,7 @@ class Sentence(Persons):
         self.give(status, self.forward(end, status), i, end)
 
     def _clause(self, i: int, end: int, cue: Cue) -> None:
-        """Governs the clause after it."""
+        """Read a cue that governs the clause after it."""
         is_request = "let" in self.words[max(0, i - 4) : i]  # "let us know if"
         if (self.name(i - 1) == "ask" and not is_request) or self.name(end) == "ask":
             return
@@ -256,7 +256,7 @@ class Sentence(Persons):
         self.give(status, targets, i, end)
 
     def _query(self, i: int, end: int, cue: Cue) -> None:
-        """A question mark before a mention, or behind the last one."""
+        """Read a question mark before a mention, or after the last one."""
         while self.name(end) == "?":
             end += 1
         is_attached = i > 0 and self.spans[i - 1][1] == self.spans[i][0]
@@ -339,7 +339,7 @@ class Sentence(Persons):
             self.give("uncertain", self.forward(noun, "uncertain", item=True), i, k + 1)
 
     def _initial(self, i: int, end: int, cue: Cue) -> None:
-        """Governs the clause if it is the first word, or as a verb before its subject."""
+        """Read a cue that governs its clause as the first word, or its subject as a verb."""
         if end - i > 1 and not (self.is_head or self.name(end) == ":"):
             return  # "side effects" as a title
         is_inverted = self.names[i] == "modal" and self.name(end) in ("m", "pronoun", "det")
@@ -349,7 +349,7 @@ class Sentence(Persons):
             self._clause(i, end, cue)
 
     def _behind(self, i: int, end: int, cue: Cue) -> None:
-        """Governs the mention directly before it."""
+        """Read a cue that governs the mention directly before it."""
         k = i - 1
         while k >= 0 and self.names[k] in ("-", "and", "or", "m") and self.word(k) != "with":
             k -= 1
@@ -359,7 +359,7 @@ class Sentence(Persons):
         self.give(self.status(cue, self.group(k + 1)), targets, i, end)
 
     def _time(self, i: int, end: int, cue: Cue) -> None:
-        """A time governs the mentions of its clause."""
+        """Read a time, which governs the mentions in its clause."""
         if self.word(end - 1) == "was" and self.name(end) not in ("number", "det"):
             return  # "when he was seen"
         if self.word(i) == "before" and not self.is_end(end):
@@ -382,7 +382,7 @@ class Sentence(Persons):
         self.give(cue.says, targets, i, end)
 
     def _year(self, i: int) -> None:
-        """A year behind a mention: "stroke 2012", "her last seizure was in 1994"."""
+        """Read a year after a mention: "stroke 2012", "her last seizure was in 1994"."""
         k = i - 1
         while k >= 0 and (
             self.names[k] in ("be", "adverb", ",", "(") or self.word(k) in ("in", "on", "treated")

@@ -48,7 +48,7 @@ class Persons(Scopes):
             self._experience(i, i + 1, "family")
 
     def _experience(self, i: int, end: int, status: str) -> bool:
-        """A person has what follows "has" or "with", or stands after "'s" or "in her mother"."""
+        """Give a person what follows "has", "with" or "'s", or precedes "in her mother"."""
         if self.name(i - 2) == "and" and self.name(i - 3) == "pronoun":  # "he and his brother"
             return False
         k, n_words = i - 1, 0

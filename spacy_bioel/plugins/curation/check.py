@@ -65,7 +65,7 @@ class _Vocabulary(NamedTuple):
 
 
 def _why_missing(kb: KnowledgeBase, id: str) -> str:
-    """Return a reason why an id may exist that a knowledge base does not have; "" for none."""
+    """Return why an id may exist although a knowledge base lacks it, "" if it cannot."""
     if kb.selected:
         return f"not in {kb.where}: {kb.selected}"
     start, all_ids = id.rstrip("0123456789"), (kb.ids, kb.retired, sorted(kb.withdrawn))

@@ -201,7 +201,7 @@ def _readings_of(cell: Cell) -> Iterator[tuple[str, tuple[Cell, ...]]]:
 
 
 def _as_name(cell: Cell, around: Cell) -> Cell | None:
-    """Return a text without the marks around it, if it may be a name."""
+    """Return a text without the marks around it, or None if it cannot be a name."""
     part = cell.stripped(_AROUND)
     if part.text.count(")") < part.text.count("(") and f"{part.text})" in around.text:
         part = part._replace(text=f"{part.text})")  # whose end was stripped
