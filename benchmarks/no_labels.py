@@ -48,10 +48,10 @@ from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.loading import find_linker, load_model
 from spacy_bioel.plugins.clinical.notes import Notes
 from spacy_bioel.plugins.clinical.presets import add_context
-from spacy_bioel.plugins.clinical.status import Context
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
-AFFIRMED = "affirmed"  # without mentions that are negated, conditional or of another person
+AFFIRMED = "affirmed"  # only what the patient has, had or may have
+_AFFIRMED = ("present", "historical", "possible")
 _NOTES = {"entities": {"notes": Notes(clinical=True, measurements=True)}}
 # System -> changes to the settings of the linker and to its entity rules.
 SYSTEMS: dict[str, dict[str, Any]] = {
@@ -100,7 +100,7 @@ def no_labels(
         for doc in nlp.pipe(texts, batch_size=64):
             links = get_links(doc)
             if affirmed:
-                links = [link for link in links if (c := Context.of(link)) and c.is_affirmed]
+                links = [link for link in links if link.facts["context"]["assertion"] in _AFFIRMED]
             found.append({(link.start, link.end, id) for link in links for id in link.ids})
         return found
 

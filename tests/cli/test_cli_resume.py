@@ -73,7 +73,7 @@ def test_interrupted_and_resumed_is_as_if_it_had_never_stopped(
     assert not partial.exists()
 
 
-@pytest.mark.parametrize("option", [pytest.param("--affirmed", marks=needs("clinical")), "--xrefs"])
+@pytest.mark.parametrize("option", [pytest.param("--context", marks=needs("clinical")), "--xrefs"])
 def test_options_of_the_output_apply_to_both_parts(bioel, model, notes, tmp_path, stop, option):
     notes.write_text("No Narcan. Clonidine.\n" * 9)
     whole, out = tmp_path / "whole.jsonl", tmp_path / "out.jsonl"

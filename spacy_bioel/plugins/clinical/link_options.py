@@ -1,9 +1,9 @@
-"""The options `--context` and `--affirmed` of `bioel link`."""
+"""The option `--context` of `bioel link`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -28,13 +28,6 @@ class ContextOptions(LinkOptions):
     context: Annotated[
         bool, Option("--context", help="Also mark each mention as negated, historical, ...")
     ] = False
-    affirmed: Annotated[
-        bool,
-        Option(
-            "--affirmed",
-            help="Omit mentions that are negated, conditional, unknown or about other people.",
-        ),
-    ] = False
 
     def check(self, run: LinkRun) -> None:
         """Note [W303] formats that cannot store the context.
@@ -48,7 +41,7 @@ class ContextOptions(LinkOptions):
         if run.takes_mentions:
             raise BioelError(ClinicalErrors.B491)
         for path, suffix in run.outputs.items():
-            if not self.affirmed and suffix not in WITH_FACTS | {NOTE_NLP_SUFFIX}:
+            if suffix not in WITH_FACTS | {NOTE_NLP_SUFFIX}:
                 show_note(ClinicalWarnings.W303.format(path=path))
 
     def adapt(self, nlp: Language, run: LinkRun) -> None:
@@ -64,20 +57,11 @@ class ContextOptions(LinkOptions):
         from spacy_bioel.loading import find_linker
         from spacy_bioel.plugins.clinical.note_nlp import has_omop_ids
 
-        yield from _affirmed(linked) if self.affirmed else linked
+        yield from linked
         linker = find_linker(nlp)
         is_note_nlp = NOTE_NLP_SUFFIX in run.outputs.values()
         if is_note_nlp and not (linker and has_omop_ids(linker.kb)):
             show_note(ClinicalWarnings.W415.format(kb=run.model))
 
     def _is_wanted(self, run: LinkRun) -> bool:
-        return self.context or self.affirmed or run.preset is not None
-
-
-def _affirmed(linked: Iterable[LinkedText]) -> Iterator[LinkedText]:
-    """Yield documents with only their affirmed links."""
-    from spacy_bioel.plugins.clinical.status import Context
-
-    for document in linked:
-        links = [link for link in document.links if (c := Context.of(link)) and c.is_affirmed]
-        yield replace(document, links=tuple(links))
+        return self.context or run.preset is not None

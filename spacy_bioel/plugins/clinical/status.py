@@ -44,15 +44,6 @@ class Context:
             return "conditional"
         return "possible" if self.uncertain else "historical" if self.historical else "present"
 
-    @property
-    def is_affirmed(self) -> bool:
-        """Whether the patient has or had the condition.
-
-        The mention is not negated or hypothetical, and is not about another person.
-        """
-        is_open = self.negated is None or self.negated or self.hypothetical
-        return not is_open and self.experiencer == "patient"
-
     @classmethod
     def of(cls, link: Link) -> Context | None:
         """Return the context of a link; None if `bioel_context` did not run."""
