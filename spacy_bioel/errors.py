@@ -138,7 +138,7 @@ class Errors(metaclass=_Coded):
     B142 = "{source} has no text, expected one document per line, or in a table, rows below the header. Check the path or the pipe."
     B173 = 'spacy-bioel.Transformer.v1 is inside the model {name}, which does not save its checkpoint. Make it the model of a tok2vec pipe before bioel_mentions, and give bioel_mentions a spacy.Tok2VecListener.v1 of the same width with upstream = "tok2vec".'
     B174 = "The model {model} listens to the tok2vec pipe, which did not run on this document. Keep tok2vec enabled and before the pipes that listen to it; if those pipes are in annotating_components, add tok2vec there too."
-    B182 = "The vectors of the knowledge base in {path} cannot be written ({error}); earlier vectors are unchanged. Free disk space, or make the folder writable, then resume: bioel kb encode {path} MODEL"
+    B182 = "The vectors of the knowledge base in {path} cannot be written ({error}); earlier vectors are unchanged. Free disk space, or make the folder writable, then run bioel kb encode {path} MODEL"
     B184 = "The approximate index of the vectors cannot be read ({error}). Run bioel kb compact KB, then bioel kb encode KB MODEL."
     B190 = "The document's text has type {found}, expected a string. Correct the source, or leave the document out."
     B191 = "There is no column {missing!r}; the columns are {columns:.80}. Rename a column, or specify other names."

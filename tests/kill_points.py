@@ -26,7 +26,7 @@ from spacy_bioel.kb.vector_files import open_vectors
 from spacy_bioel.types import Concept
 
 os.fsync = lambda descriptor: None  # it is the process that dies, and not the system
-writing._ENCODED_PER_BLOCK = 1
+writing._NAMES_PER_BLOCK = 1
 EVENTS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.scandir", "os.chmod"}
 OLD = [Concept("X:1", ("one", "uno")), Concept("X:2", ("two",))]
 NEW = [*OLD, Concept("X:3", ("three",))]

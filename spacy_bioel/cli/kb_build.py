@@ -157,8 +157,8 @@ def encode(
 
     A pipeline needs vectors from its own encoder to search a large knowledge base. Vectors from
     other encoders are kept. Names that already have a vector from this encoder are not encoded
-    again, so an interrupted run can be resumed. For constrained decoding, a trie of the names is
-    also written. Commands that change the knowledge base wait until encoding ends.
+    again. For constrained decoding, a trie of the names is also written. Commands that change the
+    knowledge base wait until encoding ends.
 
     If the pipeline was saved with a copy of this knowledge base, the copy gets the vectors too.
 

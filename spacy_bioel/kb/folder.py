@@ -35,8 +35,7 @@ from spacy_bioel.kb.columns import HEADER_START, RawFile, TensorFile, map_file
 # word pieces and a time.
 _GENERATION = re.compile(r"kb\.(\d{4,})\.safetensors", re.ASCII)
 HOME = re.compile(r"(vectors|tries)/[\w-]+\.[0-9a-f]{16}\.safetensors", re.ASCII)
-_LEFTOVER = re.compile(r"\.(lock|holder|encoding|.+\.new)")
-JOURNAL = ".encoding/journal.json"  # of an encoding that can be resumed (see `kb.vector_files`)
+_LEFTOVER = re.compile(r"\.(lock|holder|.+\.new)")
 _MAX_ATTEMPTS = 20  # at opening a generation, which writers may replace
 
 
@@ -226,8 +225,6 @@ class Transaction:
         """Remove old generations, their tries, and files that were not put in place."""
         unfinished = [*self.folder.glob(".*.new"), *self.folder.glob("*/.*.new")]
         self.remove([*unfinished, *generations_in(self.folder)[:-1]])
-        if not (self.folder / JOURNAL).exists():
-            self.remove([".encoding"])
         if tries := homes_in(self.folder, "tries"):
             with suppress(BioelError):
                 [kb] = [TensorFile(raw).fingerprint for raw in map_generation(self.folder).values()]

@@ -1,15 +1,12 @@
 """Write and open the name vectors stored in a knowledge base folder.
 
-A folder may contain vectors from several encoders, current and outdated. Names are encoded block by
-block, so that a process can continue where another was stopped. Vectors of unchanged names are
-copied.
+A folder may contain vectors from several encoders, current and outdated. Vectors of unchanged names
+are copied.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.files import replacing_file
+from spacy_bioel.files import scratch_folder
 from spacy_bioel.kb.columns import (
     Origin,
     RawFile,
@@ -33,7 +30,7 @@ from spacy_bioel.kb.columns import (
     serialized,
 )
 from spacy_bioel.kb.faiss_index import ANN_NAMES, has_faiss, write_index
-from spacy_bioel.kb.folder import JOURNAL, Transaction, editing, new_home
+from spacy_bioel.kb.folder import Transaction, editing, new_home
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, SortedKeys, open_kb
 from spacy_bioel.kb.vectors import (
     MIN_COARSE_NAMES,
@@ -192,7 +189,7 @@ def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> 
 
 ReportProgress = Callable[[int], None]
 
-_ENCODED_PER_BLOCK = 1 << 16  # max. names per block; an interrupted run loses at most one block
+_NAMES_PER_BLOCK = 1 << 16  # names that are in memory at once, sorted by their lengths
 _NAMES_PER_CALL = 4096  # names per encoder call
 
 
@@ -201,7 +198,7 @@ class Encoded:
     """Result of `write_vectors`: counts of names, and the approximate index."""
 
     encoded: int  # names that were encoded
-    copied: int  # names whose vectors were kept, copied, or left by a stopped process
+    copied: int  # names whose vectors were kept or copied
     ann: dict[str, Any] | None  # result of `write_index`
 
 
@@ -217,9 +214,8 @@ def write_vectors(
 
     This encoder's vectors for an earlier state of the knowledge base are copied and then removed;
     if they are current and complete, nothing is done. If the process is stopped, the earlier
-    vectors stay, and the next process continues where it stopped. Writers to a knowledge base wait
-    for each other. After waiting, the names that are now in the folder are encoded, which may
-    differ from the names in `kb`.
+    vectors stay. Writers to a knowledge base wait for each other. After waiting, the names that are
+    now in the folder are encoded, which may differ from the names in `kb`.
 
     kb (KnowledgeBase): The vectors are stored in its folder, or attached to it if it is in memory.
     fingerprint (str): Fingerprint of the encoder; `open_vectors` compares it.
@@ -262,39 +258,39 @@ def _write_locked(
     usable = _first_usable(old, dim=about["dim"])
     needs_ann = kb.n_names > ANN_NAMES and has_faiss()
     needs_coarse = kb.n_names >= MIN_COARSE_NAMES and not needs_ann
-    unfinished = Unfinished(transaction.folder, about)
     if usable and usable.is_current:
         has_ann, has_coarse = usable.about["ann"] is not None, usable.about["coarse"]
         if (has_ann, has_coarse) == (needs_ann, needs_coarse):
-            if unfinished.done:
-                unfinished.discard()  # a process was killed between the next two statements
             report(kb.n_names)
             transaction.remove(stored.path for stored in old if stored is not usable)
             return Encoded(0, kb.n_names, usable.about["ann"])
-    if unfinished.done:
-        report(unfinished.done)
-    n_encoded = 0
-    try:
-        for done, n in _fill(kb, unfinished, usable, encode, report):
-            n_encoded += n
-            unfinished.finish_rows(done)
-    finally:
-        if not unfinished.done:
-            unfinished.discard()  # no finished block to continue from
-    columns, ann_file = dict(unfinished.columns), unfinished.folder / "ann"
-    vectors = vectors_of(columns)
-    ann = write_index(kb.names, vectors, encode, ann_file)
-    if ann is not None:
-        columns["ann"] = map_file(ann_file)
-    elif coarse := coarse_codes_of(vectors):
-        columns |= zip(_COARSE_SCHEMA, coarse, strict=True)
-    path, checksums = new_home("vectors", about["fingerprint"]), checksums_of(columns)
-    about |= {"ann": ann, "coarse": "coarse" in columns, "checksums": checksums}
-    transaction.put(path, serialized(columns, **about))
-    del columns, vectors  # some systems cannot remove mapped files
-    unfinished.discard()
+    with scratch_folder(transaction.folder / "encoding") as scratch:
+        columns = _scratch_columns(scratch, n=kb.n_names, dim=about["dim"])
+        n_encoded = _fill(columns, kb, usable, encode, report)
+        vectors = vectors_of(columns)
+        ann = write_index(kb.names, vectors, encode, scratch / "ann")
+        if ann is not None:
+            columns["ann"] = map_file(scratch / "ann")
+        elif coarse := coarse_codes_of(vectors):
+            columns |= zip(_COARSE_SCHEMA, coarse, strict=True)
+        path, checksums = new_home("vectors", about["fingerprint"]), checksums_of(columns)
+        about |= {"ann": ann, "coarse": "coarse" in columns, "checksums": checksums}
+        transaction.put(path, serialized(columns, **about))
+        del columns, vectors  # some systems cannot remove mapped files
     transaction.remove(stored.path for stored in old)
     return Encoded(n_encoded, kb.n_names - n_encoded, ann)
+
+
+def _scratch_columns(folder: Path, **sizes: int) -> VectorColumns:
+    """Map columns to fill, in scratch files, because they may be larger than the memory."""
+    columns: VectorColumns = {}
+    for name, declared in _SCHEMA.items():
+        dtype, *axes = declared.split()
+        shape = tuple((sizes | {"halves": 2})[axis] for axis in axes)
+        # With sparse files instead of zeros, a full disk would kill the process.
+        (folder / name).write_bytes(np.zeros(shape, dtype).data)
+        columns[name] = np.memmap(folder / name, dtype, mode="r+", shape=shape)
+    return columns
 
 
 def _first_usable(stored: list[StoredVectors], *, dim: int) -> StoredVectors | None:
@@ -317,22 +313,22 @@ def name_digests(names: Sequence[str]) -> NDArray[np.uint64]:
 
 
 def _fill(
+    columns: VectorColumns,
     kb: KnowledgeBase,
-    unfinished: Unfinished,
     usable: StoredVectors | None,
     encode: EncodeNames,
     report: ReportProgress,
-) -> Iterator[tuple[int, int]]:
-    """Fill the unfinished rows, block by block, copying the vectors of unchanged names.
+) -> int:
+    """Fill the columns block by block, copying the vectors of unchanged names.
 
-    YIELDS (tuple): The first row of the next block, and the number of names encoded in this block.
+    RETURNS (int): Number of names that were encoded.
     """
-    columns = unfinished.columns
+    n_encoded = 0
     if usable:
         known, known_digests = usable.vectors, usable.columns["digests"]
         by_first_half = SortedKeys.from_keys(known_digests[:, 0])
-    for first in range(unfinished.done, kb.n_names, _ENCODED_PER_BLOCK):
-        rows = np.arange(first, min(first + _ENCODED_PER_BLOCK, kb.n_names))
+    for first in range(0, kb.n_names, _NAMES_PER_BLOCK):
+        rows = np.arange(first, min(first + _NAMES_PER_BLOCK, kb.n_names))
         names = normalize_names(kb.names.take(rows))
         digests = columns["digests"][rows] = name_digests(names)
         old_rows = np.full(len(names), -1)
@@ -351,7 +347,8 @@ def _fill(
             vectors = _encode_unit(encode, [names[i] for i in batch], dim=columns["codes"].shape[1])
             _put(columns, rows[batch], quantize(vectors), slice(None))
             report(len(batch))
-        yield first + len(rows), len(new)
+        n_encoded += len(new)
+    return n_encoded
 
 
 def _put(
@@ -372,64 +369,3 @@ def _encode_unit(encode: EncodeNames, names: list[str], *, dim: int) -> FloatArr
         raise BioelError(Errors.B035.format(found=found, expected=expected, **ends))
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.maximum(norms, np.finfo(np.float32).tiny)
-
-
-class Unfinished:
-    """Columns that are being filled in scratch files, with a journal of the finished rows.
-
-    kb (Path): Folder of the knowledge base.
-    about (Mapping): Description of the vectors. Columns with another description are removed.
-    """
-
-    def __init__(self, kb: Path, about: Mapping[str, Any]) -> None:
-        self._journal, self._about = kb / JOURNAL, dict(about)
-        self.folder = self._journal.parent
-        n, dim = about["n"], about["dim"]
-        self._shapes = {
-            "codes": ("int8", (n, dim)), "fine": ("uint8", (n, dim)), "scales": ("float32", (n,)),
-            "digests": ("uint64", (n, 2)),
-        }  # fmt: skip
-        self.done = self._finished_rows()
-
-    @cached_property
-    def columns(self) -> VectorColumns:
-        """Columns to fill. If no rows are finished, they are empty."""
-        if not self.done:
-            self.discard()
-            self.folder.mkdir()
-            try:  # with sparse files instead of zeros, a full disk would kill the process
-                for name, (dtype, shape) in self._shapes.items():
-                    (self.folder / name).write_bytes(np.zeros(shape, dtype).data)
-            except OSError:
-                self.discard()
-                raise
-        return {
-            name: np.memmap(self.folder / name, dtype, mode="r+", shape=shape)
-            for name, (dtype, shape) in self._shapes.items()
-        }
-
-    def finish_rows(self, done: int) -> None:
-        """Flush all rows before row `done`, and record them in the journal."""
-        for column in self.columns.values():
-            column.flush()  # type: ignore[attr-defined]
-        with replacing_file(self._journal, follow=False) as path:
-            path.write_text(json.dumps(self._about | {"done": done}), encoding="utf8")
-        self.done = done
-
-    def discard(self) -> None:
-        self.__dict__.pop("columns", None)
-        self._journal.unlink(missing_ok=True)  # first, as the other files belong to it
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _finished_rows(self) -> int:
-        """Return the number of rows that a stopped process finished for the same description."""
-        with suppress(OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
-            journal = json.loads(self._journal.read_text(encoding="utf8"))
-            done = journal.pop("done")
-            for name, (dtype, shape) in self._shapes.items():
-                map_file(self.folder / name).view(dtype).reshape(shape)  # fails if it is truncated
-            # If the folder was copied using hard links, writing would change the copy as well.
-            is_unshared = all((self.folder / name).stat().st_nlink == 1 for name in self._shapes)
-            if journal == self._about and is_unshared:
-                return int(done)
-        return 0

@@ -195,7 +195,7 @@ def test_a_disk_that_fills_up_during_encoding(kb, monkeypatch):
         patch.setattr(faiss, "write_index", no_room)
         with pytest.raises(BioelError, match=r"\[B182\].*No space left"):
             write(kb)
-    assert write(kb).copied == N  # continues from the finished rows
+    assert write(kb).encoded == N
 
 
 def test_without_faiss(kb, monkeypatch):

@@ -71,69 +71,34 @@ def test_names_whose_digests_begin_alike_are_encoded_again(kb, folder, monkeypat
     assert write(with_other_names(folder), Encoder()) == Encoded(6, 0, None)
 
 
-def test_encoding_continues_after_a_stopped_process(kb, folder, monkeypatch):
-    monkeypatch.setattr(vectors_module, "_ENCODED_PER_BLOCK", 2)
+def test_a_stopped_process_leaves_the_earlier_vectors(kb, folder, monkeypatch):
+    monkeypatch.setattr(vectors_module, "_NAMES_PER_BLOCK", 2)
+    monkeypatch.setattr(vectors_module, "_NAMES_PER_CALL", 1)
     write(kb, Encoder(), fingerprint="old")
-    before = stored(kb)
-    monkeypatch.setattr(vectors_module, "_NAMES_PER_CALL", 1)
+    before, files = stored(kb), all_files(folder)
     with pytest.raises(KeyboardInterrupt):
         write(kb, Encoder(fails_after=5))
-    assert np.array_equal(stored(kb), before)
-    assert open_vectors(kb, fingerprint="old").shape == (6, 2)
-    assert (folder / ".encoding").is_dir()
+    assert all_files(folder) == files
     again, done = Encoder(), []
-    assert write(kb, again, progress=done.append) == Encoded(2, 4, None)
-    assert (again.asked, done) == (["heart attack", "beta estradiol"], [4, 1, 1])
+    assert write(kb, again, progress=done.append) == Encoded(6, 0, None)
+    assert (len(again.asked), done) == (6, [1] * 6)
     assert np.array_equal(stored(kb), before)  # of the same encoder, whatever it is called
-    kb.verify(homes=True)
-    assert not (folder / ".encoding").exists()
-
-
-def test_encoding_again_keeps_what_another_encoder_finished(kb, monkeypatch):
-    monkeypatch.setattr(vectors_module, "_ENCODED_PER_BLOCK", 2)
-    monkeypatch.setattr(vectors_module, "_NAMES_PER_CALL", 1)
-    write(kb, Encoder())
-    with pytest.raises(KeyboardInterrupt):
-        write(kb, Encoder(fails_after=5), fingerprint="4c1e")
-    assert write(kb, Encoder()).copied == 6
-    add_concepts(kb.path, [])
-    assert write(kb, Encoder(), fingerprint="4c1e") == Encoded(2, 4, None)
-
-
-@pytest.mark.parametrize("damage", ["other encoder", "cut column", "no column", "no journal"])
-def test_unfinished_vectors_that_do_not_fit_are_discarded(kb, folder, monkeypatch, damage):
-    monkeypatch.setattr(vectors_module, "_ENCODED_PER_BLOCK", 2)
-    monkeypatch.setattr(vectors_module, "_NAMES_PER_CALL", 1)
-    with pytest.raises(KeyboardInterrupt):
-        write(kb, Encoder(fails_after=5))
-    codes = folder / ".encoding" / "codes"
-    if damage == "cut column":
-        codes.write_bytes(codes.read_bytes()[:-1])
-    elif damage == "no column":
-        codes.unlink()
-    elif damage == "no journal":
-        (folder / ".encoding" / "journal.json").write_text("{}")
-    fingerprint = "other" if damage == "other encoder" else "9f3a"
-    assert write(kb, Encoder(), fingerprint=fingerprint).encoded == 6
+    assert open_vectors(kb, fingerprint="old").shape == (6, 2)
     kb.verify(homes=True)
 
 
 def test_a_full_disk(kb, folder, monkeypatch):
     write(kb, Encoder())
+    compact_kb(folder)
     before = all_files(folder)
 
     def no_room(*args, **about) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(vectors_module, "serialized", no_room)
-        with pytest.raises(BioelError, match=r"\[B182\].*No space left"):
-            write(kb, Encoder(), fingerprint="4c1e")
-    assert write(kb, Encoder(), fingerprint="4c1e").copied == 6  # continues from the finished rows
-    compact_kb(folder)
-    before = all_files(folder)
-    monkeypatch.setattr(Path, "write_bytes", no_room)
-    with pytest.raises(BioelError, match=r"\[B182\].*No space left.* Free disk space"):
-        write(kb, Encoder(), fingerprint="5e77")
-    assert all_files(folder) == before
+    for module, name in ((vectors_module, "serialized"), (Path, "write_bytes")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, no_room)
+            with pytest.raises(BioelError, match=r"\[B182\].*No space left.* Free disk space"):
+                write(kb, Encoder(), fingerprint="4c1e")
+        assert all_files(folder) == before
     assert open_vectors(kb, fingerprint="9f3a").shape == (6, 2)

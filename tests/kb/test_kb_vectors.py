@@ -51,7 +51,7 @@ def reopened(kb):
 
 
 def test_blocks_and_batches(kb, monkeypatch):
-    monkeypatch.setattr(vectors_module, "_ENCODED_PER_BLOCK", 4)
+    monkeypatch.setattr(vectors_module, "_NAMES_PER_BLOCK", 4)
     monkeypatch.setattr(vectors_module, "_NAMES_PER_CALL", 3)
     batches, done = [], []
 
