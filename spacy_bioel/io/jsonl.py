@@ -1,4 +1,4 @@
-"""JSON parsing with limits, streaming of large JSON objects, and JSON lines for concepts and texts.
+"""JSON parsing with limits, and JSON lines for concepts and texts.
 
 JSON lines are the package's output format, and the input format for sources without a reader.
 """
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.files import replacing_text
@@ -30,8 +30,6 @@ from spacy_bioel.types import AnnotatedText, Concept, Mention
 _MAX_DEPTH = 100
 _TOO_DEEP = f"lists and objects nested more than {_MAX_DEPTH} deep"
 _LONE_SURROGATE = re.compile(r"\\ud[89a-f]", re.I)
-_JSON_CHUNK_CHARS = 1 << 20
-_NOT_SPACE = re.compile(r"\S")
 
 
 def parse_json(text: str, *, lone_surrogates: bool = False) -> Any:
@@ -50,12 +48,6 @@ def parse_json(text: str, *, lone_surrogates: bool = False) -> Any:
         raise ValueError(_TOO_DEEP) from None
     except ValueError:  # Python limits integers to 4,300 digits
         raise ValueError("a number with thousands of digits") from None
-    _check_value(value, text, lone_surrogates=lone_surrogates)
-    return value
-
-
-def _check_value(value: object, text: str, *, lone_surrogates: bool = False) -> None:
-    """Reject a value that is nested too deeply or contains a lone surrogate."""
     if text.count("[") + text.count("{") > _MAX_DEPTH and _depth(value) > _MAX_DEPTH:
         raise ValueError(_TOO_DEEP)
     if not lone_surrogates and _LONE_SURROGATE.search(text):
@@ -65,6 +57,7 @@ def _check_value(value: object, text: str, *, lone_surrogates: bool = False) -> 
         except UnicodeEncodeError as error:
             surrogate = f"\\u{ord(unescaped[error.start]):x}"
             raise ValueError(f"{surrogate}, which is half of a character") from None
+    return value
 
 
 def _depth(value: object, level: int = 0) -> int:
@@ -76,92 +69,20 @@ def _depth(value: object, level: int = 0) -> int:
 
 
 def iter_json_object(path: StrPath, *, problem: str) -> Iterator[tuple[str, Any]]:
-    """Stream the entries of the JSON object in a file, keeping one entry in memory at a time.
+    """Yield the entries of the JSON object in a file, which is read into memory.
 
     problem (str): Error template, with {path} and {found}, for a file that is not a JSON object.
     RAISES BioelError: The same errors as `open_text`; `problem`.
     """
-    key = ""
     with open_text(path) as file:
-        try:
-            for key, value in _json_entries(_JsonReader(file)):
-                yield key, value
-        except (BioelError, UnicodeDecodeError):  # unreadable file, not invalid JSON
-            raise
-        except ValueError as error:
-            message = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-            found = f"{message}, after {key!r}" if key else message
-            raise BioelError(problem.format(path=path, found=found)) from error
-
-
-def _json_entries(reader: _JsonReader) -> Iterator[tuple[str, Any]]:
-    reader.take("{")
-    separator = reader.take("}") if reader.peek() == "}" else ","
-    while separator == ",":
-        if reader.peek() != '"':
-            raise reader.error("a key in quotes")
-        key = reader.value()
-        reader.take(":")
-        yield key, reader.value()
-        separator = reader.take(",}")
-    if reader.peek():
-        raise reader.error("nothing more")
-
-
-class _JsonReader:
-    """Reads JSON values and the punctuation between them from a file, in chunks."""
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-        self._text = ""
-        self._position = 0
-        self._decode = json.JSONDecoder().raw_decode
-
-    def peek(self) -> str:
-        """Return the next non-space character without consuming it; "" at the end of the file."""
-        while not (match := _NOT_SPACE.search(self._text, self._position)):
-            self._position = len(self._text)
-            if not self._read_chunk():
-                return ""
-        self._position = match.start()
-        return match[0]
-
-    def take(self, allowed: str) -> str:
-        """Consume the next character, which must be one of `allowed`."""
-        character = self.peek()
-        if not character or character not in allowed:
-            raise self.error(" or ".join(allowed))
-        self._position += 1
-        return character
-
-    def value(self) -> Any:
-        self.peek()
-        while True:
-            try:
-                value, end = self._decode(self._text, self._position)
-            except json.JSONDecodeError:
-                if not self._read_chunk():
-                    raise
-                continue
-            except (RecursionError, ValueError):
-                raise self.error("a shallower or shorter value") from None
-            # A number at the end of the chunk may continue in the next chunk.
-            if end < len(self._text) or not self._read_chunk():
-                _check_value(value, self._text[self._position : end])
-                self._position = end
-                return value
-
-    def error(self, expected: str) -> ValueError:
-        found = repr(self.peek()) if self.peek() else "the end of the file"
-        return ValueError(f"{found} where {expected} was expected")
-
-    def _read_chunk(self) -> bool:
-        """Drop the consumed text and read the next chunk; return False at the end of the file."""
-        rest = self._text[self._position :]
-        # Doubling the text each time limits how often a long value is parsed again.
-        chunk = self._file.read(max(_JSON_CHUNK_CHARS, len(rest)))
-        self._text, self._position = rest + chunk, 0
-        return bool(chunk)
+        text = file.read()
+    try:
+        value = parse_json(text)
+    except ValueError as error:
+        raise BioelError(problem.format(path=path, found=error)) from error
+    if not isinstance(value, dict):
+        raise BioelError(problem.format(path=path, found=f"{text.strip()[:60]!r}"))
+    yield from value.items()
 
 
 # Keys for mentions: in our own files, in our output, in Prodigy and in doccano.

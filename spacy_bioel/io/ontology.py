@@ -267,8 +267,7 @@ def read_cellxgene_json(path: StrPath, *, prefix: str = "") -> Iterator[Concept]
     """Yield the terms in a cellxgene-ontology-guide file: {id: {label, ...}}.
 
     Deprecated terms become retired concepts, with or without a replacement. Parents are the
-    ancestors at distance 1. Terms are streamed, because NCBITaxon has a million, each with all its
-    ancestors.
+    ancestors at distance 1. The whole file is read into memory.
     """
     for term_id, term in iter_json_object(path, problem=Errors.B120):
         with skip_if_bad(Place(path)):

@@ -1,7 +1,6 @@
 """Malformed files and arguments end in a coded error, and take little memory."""
 
 import gzip
-import json
 import os
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from spacy_bioel.cli.console import visible
 from spacy_bioel.cli.inputs import stream_documents
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_ontology
-from spacy_bioel.io.jsonl import _JsonReader, iter_json_object
 from spacy_bioel.io.open import BadRecord, open_binary, skipping_bad
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -68,18 +66,6 @@ def test_an_archive_of_text_is_read_to_its_end(tmp_path, pack):
     path.write_bytes(pack(b"the same line\n" * (2 * MB)))
     with open_binary(path) as file:
         assert sum(len(piece) for piece in iter(lambda: file.read(MB), b"")) == 28 * MB
-
-
-def test_a_long_value_is_parsed_a_few_times(tmp_path, monkeypatch):
-    path = tmp_path / "long.json"
-    path.write_text(json.dumps({"X:1": "a" * (30 * MB), "X:2": 2}))
-    read: list[bool] = []
-    read_chunk = _JsonReader._read_chunk
-    monkeypatch.setattr(
-        _JsonReader, "_read_chunk", lambda self: read.append(True) or read_chunk(self)
-    )
-    assert [key for key, _ in iter_json_object(path, problem="")] == ["X:1", "X:2"]
-    assert len(read) <= 8
 
 
 def test_a_zip_of_two_files(tmp_path):
