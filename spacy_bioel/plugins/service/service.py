@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -34,8 +33,6 @@ Values = dict[str, Any]  # a JSON object
 
 # Longer texts gain nothing from a batch, and might delay its other texts until the deadline.
 _MAX_CHARACTERS_IN_BATCH = 10_000
-# Seconds for which the last worker waits for short texts before it takes a long one.
-_RESERVED_SECONDS = 1.0
 _RETRY_SECONDS = 5.0  # before another attempt to start a worker
 
 
@@ -87,7 +84,7 @@ class Service:
     not wait for a large one to finish.
 
     If a worker process dies or exceeds the deadline, its texts are linked again, each alone. Long
-    texts are always alone, and do not occupy the last worker while others send short texts.
+    texts are always alone.
 
     load (Callable): Returns the pipeline; picklable for worker processes.
     max_characters (int): Characters per text. A longer text fails; other texts are not affected.
@@ -116,10 +113,8 @@ class Service:
         self._make: Callable[[], LoadedPipeline | WorkerProcess] = partial(LoadedPipeline, load)
         if n_workers:
             self._make = partial(WorkerProcess, load, deadline=deadline)
-        self._n_workers = max(1, n_workers)
         self._pipelines: list[LoadedPipeline | WorkerProcess] = []  # loading or loaded
-        self.n_loaded = self._n_alone = 0  # pipelines that are loaded; that link one text
-        self._last_short = 0.0  # when a batch of short texts was taken
+        self.n_loaded = 0
         self._kb: KnowledgeBase
         self._setting: KbSetting | None
         self._meta: Values
@@ -131,7 +126,7 @@ class Service:
         self._closed = False
         self._threads = [
             Thread(target=self._run, name=f"batches {number}", daemon=True)
-            for number in range(self._n_workers)
+            for number in range(max(1, n_workers))
         ]
 
     def start(self) -> None:
@@ -251,44 +246,31 @@ class Service:
             while not self._closed:
                 if batch := self._waiting_batch():
                     return batch
-                self._changed.wait(_RESERVED_SECONDS if self._requests else None)
+                self._changed.wait()
         return []
 
     def _waiting_batch(self) -> _Batch:
-        is_reserved = 1 < self._n_workers and self.n_loaded <= self._n_alone + 1
-        since_short = time.monotonic() - self._last_short
-        may_be_alone = not is_reserved or since_short > _RESERVED_SECONDS
         batch: _Batch = []
-        size = 0
-        passed_over = []
-        while (
-            self._requests
-            and len(batch) < self.texts_per_batch
-            and size < self.characters_per_batch
-        ):
+        size, is_full = 0, False
+        while self._requests and not is_full:
             request = self._requests.popleft()
             if request.future.done():  # cancelled, or failed in an earlier batch
                 continue
             is_alone = request.is_alone(request.waiting[0])
-            if is_alone and (batch or not may_be_alone):
-                passed_over.append(request)
-                continue
+            if is_alone and batch:
+                self._requests.appendleft(request)
+                break
             position = request.waiting.popleft()
             batch.append((request, position))
             size += request.jobs[position].n_characters
             if request.waiting:
                 self._requests.append(request)
-            if is_alone:
-                self._n_alone += 1
-                break
-        else:
-            if batch:
-                self._last_short = time.monotonic()
-        self._requests.extendleft(reversed(passed_over))
+            is_full = (
+                is_alone or len(batch) >= self.texts_per_batch or size >= self.characters_per_batch
+            )
         return batch
 
     def _answer_batch(self, pipeline: LoadedPipeline | WorkerProcess, batch: _Batch) -> None:
-        is_alone = batch[0][0].is_alone(batch[0][1])
         is_suspect = not pipeline.is_lost  # otherwise, it died while it was idle
         try:
             self._update_kb(pipeline)
@@ -300,10 +282,6 @@ class Service:
                 request.end(error)
         else:
             self._accept(batch, answers, pipeline.kb.fingerprint)
-        finally:
-            with self._changed:
-                self._n_alone -= is_alone
-                self._changed.notify_all()
 
     def _answer_lost(self, batch: _Batch, lost: WorkerLost, *, is_suspect: bool) -> None:
         """Have the texts of a lost batch linked again, each alone.
@@ -334,6 +312,7 @@ class Service:
         request.waiting.appendleft(position)
         if request not in self._requests:
             self._requests.appendleft(request)
+        self._changed.notify()
 
     def _accept(self, batch: _Batch, answers: list[Answer], fingerprint: str) -> None:
         """Note answers, and end the requests that are complete.

@@ -192,6 +192,7 @@ def test_metrics_count_the_texts_of_all_workers(running):
     with ThreadPoolExecutor(5) as pool:
         list(pool.map(running.link, ["Naloxone."] * 4 + ["It dies."]))
     assert [counted(name) - n for name, n in zip(names, before, strict=True)] == [4, 1]
+    running.wait_for_workers(2)
     assert counted("bioel_worker_bytes") > 50_000_000
 
 
