@@ -8,14 +8,10 @@ mention strings, and SYSTEM_context (dual encoders) only the contextual scores.
 main_job records the figures of `bioel evaluate` on dev for the pipeline that `project run all .
 --vars.corpus bc5cdr` has made, and for the same linker without its encoder: exact names, training
 strings and character 3-grams (the lexical floor).
-
-detection CORPUS trains the detectors of training/configs/mentions*.cfg, which score spans or tag
-tokens, on the same token vectors for the same number of updates. Threshold, document smoothing and
-overlap are tuned on dev for each.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,7 +24,6 @@ from benchmarks.linking import subsets
 from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import CANDIDATES, KEY, dev, dev_file, only, python, scored
 from spacy_bioel.evaluation.run import link_bare_texts, link_gold_mentions
-from spacy_bioel.types import AnnotatedText, Mention
 
 _F1 = ("precision", "recall", "f1")
 _TEXT_ONLY = {
@@ -114,50 +109,3 @@ def main_job(seed: SeedOption = 0) -> Iterator[Row]:
                 numbers = {name: round(row[name], 2) for name in ("value", "low", "high")}
                 kept = {name: row[name] for name in ("protocol", "metric", "n")}
                 yield {"system": system, **about, **kept, **numbers, "kb": row["kb_fingerprint"]}
-
-
-_DETECTORS = {
-    "spans": "mentions.cfg",
-    "linear_spans": "mentions_linear.cfg",
-    "tags": "mentions_bio.cfg",
-}
-
-
-@question("detection", key=KEY)
-def detection(corpus: str, seed: SeedOption = 0) -> Iterator[Row]:
-    texts = dev(corpus)
-    for system, config in _DETECTORS.items():
-        folder = Path("models") / f"{corpus}_{system}_{seed}"
-        tuned = folder / "final"
-        if not tuned.is_dir():
-            path = f"training/configs/{config}"
-            python("training/scripts/train.py", corpus, path, folder, "--seed", seed)
-            best = folder / "model-best"
-            python("-m", "spacy_bioel", "tune", best, dev_file(corpus), tuned)
-        nlp = spacy.load(tuned)
-        links = list(link_bare_texts(nlp, None, texts))
-        about = {"system": system, "corpus": corpus, "split": "dev", "seed": seed}
-        for subset, belongs in _kinds_of_mentions(nlp).items():
-            wanted = {"mention": ("recall",) if subset else _F1}
-            for row in scored(only(texts, belongs), links, None, wanted):
-                yield about | row | {"subset": subset}
-
-
-def _kinds_of_mentions(nlp: Any) -> dict[str, Callable[[AnnotatedText, Mention], bool]]:
-    """Return subsets of the gold mentions by length and overlap, which tags cannot express."""
-
-    def n_tokens(text: AnnotatedText, mention: Mention) -> int:
-        return len(nlp.make_doc(text.text[mention.start : mention.end]))
-
-    def overlaps(text: AnnotatedText, mention: Mention) -> bool:
-        others = (other for other in text.mentions if other is not mention)
-        return any(other.start < mention.end and mention.start < other.end for other in others)
-
-    return {
-        "": lambda t, m: True,
-        "one token": lambda t, m: n_tokens(t, m) == 1,
-        "two tokens": lambda t, m: n_tokens(t, m) == 2,
-        "three to five tokens": lambda t, m: 2 < n_tokens(t, m) < 6,
-        "six or more tokens": lambda t, m: n_tokens(t, m) > 5,
-        "overlaps another": overlaps,
-    }

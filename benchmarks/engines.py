@@ -1,4 +1,4 @@
-"""Compare the engines of quantised inference, and measure what quantising costs.
+"""Compare the engines of quantised inference.
 
 python -m benchmarks.run engines: the starter links the abstracts of BC5CDR's development documents,
 which the project has fetched, in a process each: with NumPy and with numkong, and with other
@@ -6,9 +6,6 @@ kernels of OpenBLAS and NumPy. Speed is measured in turns, on one core, by proce
 few abstracts that fill the caches. --before is a checkout of an earlier version; its cache folder
 is --before-cache. A digest over all links, candidates and scores shows whether results are equal
 to the bit.
-
-python -m benchmarks.run quantized BEFORE CACHE compares F1 of the starter on the development
-documents of its corpora with that of an earlier version, whose weights were floats.
 """
 
 import json
@@ -49,16 +46,6 @@ for doc in docs:
     digest.update(repr(doc.spans["bioel"].attrs).encode())
 memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 print(json.dumps([digest.hexdigest(), len(docs) / seconds, memory]))
-"""
-_F1 = """
-import json
-import spacy_bioel
-from benchmarks.starter import CORPORA, _measure, development_texts
-nlp = spacy_bioel.load()
-for corpus in CORPORA:
-    for row in _measure(nlp, development_texts(corpus)):
-        if row["metric"] == "f1" and not row["subset"]:
-            print(json.dumps({"corpus": corpus, **row}))
 """
 # System -> engine and environment. The others are measured for equality only.
 _SYSTEMS: dict[str, tuple[str, dict[str, str]]] = {"NumPy": ("NumPy", {}), "numkong": ("", {})}
@@ -103,14 +90,6 @@ def engines(
             values |= {"documents per second": median(speeds), "MB": median(megabytes)}
         n = len(texts) - _N_WARM_UP
         yield from rows_of(name, values, digits=1, corpus="bc5cdr", split="dev", n=n, note=note)
-
-
-@question("quantized")
-def quantized(before: Path, before_cache: Path) -> Iterator[Row]:
-    environment = {"PYTHONPATH": str(before), "SPACY_BIOEL_CACHE": str(before_cache)}
-    for system, extra in {"floats": environment, "whole numbers": {}}.items():
-        for line in _python(_F1, [], extra):
-            yield {"system": system, "split": "dev", **json.loads(line)}
 
 
 def _run(texts: Path, engine: str, environment: dict[str, str]) -> Any:

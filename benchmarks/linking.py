@@ -9,10 +9,6 @@ are left out.
 The weights of our linker start from those fitted on the development documents of another corpus
 (PRIORS; without common documents), and are fitted and evaluated by five-fold cross-validation.
 Baselines rank by one similarity, without weights.
-
-python -m benchmarks.run phrases askapatient --data FOLDER measures recall@1 on bare phrases of
-social media: each fold is fetched, converted, trained on (training/configs/phrases.cfg) and
-evaluated on its test phrases. Checkpoint and weights are chosen on its validation phrases.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,22 +24,20 @@ from spacy.language import Language
 from spacy.training import Example
 from spacy.vocab import Vocab
 
-import benchmarks.spelling  # noqa: F401 - registers searches
 from benchmarks.record import Row, SeedOption, question
-from benchmarks.texts import CANDIDATES, KEY, blank, dev, only, python, scored
-from spacy_bioel.corpus import read_docs, read_texts
+from benchmarks.texts import CANDIDATES, KEY, blank, dev, only, scored
+from spacy_bioel.corpus import read_docs
 from spacy_bioel.doc import split_kb_id
 from spacy_bioel.evaluation.fit import (
     document_folds,
     fit_fusion,
-    fit_with_best_prior,
     gather_development,
     gold_docs,
     merge_development,
 )
 from spacy_bioel.evaluation.run import link_gold_mentions
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.evidence import EVIDENCE, FEATURES, default_fusion
+from spacy_bioel.linking.evidence import EVIDENCE, FEATURES
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.text.normalize import normalize_name
@@ -74,21 +68,15 @@ class System:
     evidence (tuple): The evidence it uses, of `evidence.EVIDENCE`.
     ranks_by (tuple): Groups of similarities, of names and of training strings. The system ranks by
         the sum over groups of the greatest in a group. (): fitted weights.
-    ngram_search (str): Its n-gram search.
     """
 
     evidence: tuple[str, ...]
     ranks_by: tuple[tuple[str, ...], ...] = ()
-    ngram_search: str = "spacy-bioel.Ngrams.v1"
 
 
-_NGRAM, _DENSE = ("ngram", "alias_ngram"), ("dense", "alias_dense")
 SYSTEMS = {
     "exact": System(("exact", "alias_table"), (("exact", "alias_table"),)),
-    "tfidf": System(("ngram", "alias_table"), (_NGRAM,), "spacy-bioel.Tfidf.v1"),
-    "bm25": System(("ngram", "alias_table"), (_NGRAM,), "spacy-bioel.BM25.v1"),
-    "dense": System(("dense", "alias_table"), (_DENSE,)),
-    "biosyn": System(("ngram", "dense", "alias_table"), (_NGRAM, _DENSE), "spacy-bioel.Tfidf.v1"),
+    "dense": System(("dense", "alias_table"), (("dense", "alias_dense"),)),
     "lexical": System(("exact", "alias_table", "ngram", "prior")),
     "rescnn": System(EVIDENCE),
 }
@@ -141,39 +129,6 @@ def metric_rows(
     return [row | {"metric": _METRICS[row["metric"]]} for row in found]
 
 
-@question("linking", key=(*KEY, "fold"))
-def phrases(
-    corpus: str,
-    data: Annotated[Path, typer.Option()],
-    folds: Annotated[int, typer.Option()] = 10,
-    seed: SeedOption = 0,
-) -> Iterator[Row]:
-    scripts, folder = "training/scripts", Path("corpus") / corpus
-    for fold in range(folds):
-        corpora = f"{scripts}/corpora.py"
-        python(corpora, "fetch", corpus, "--data", data, "--fold", fold)
-        for split in ("train", "dev", "test"):
-            python(corpora, "convert", corpus, split)
-        python(corpora, "kb", corpus)
-        model = Path("models") / f"{corpus}_linker_{fold}"
-        if not (model / "model-best").is_dir():  # else an earlier run has trained it
-            config = "training/configs/phrases.cfg"
-            python(f"{scripts}/train.py", corpus, config, model, "--seed", seed)
-        test = list(read_texts(folder / "test.jsonl"))
-        for system in ("exact", "tfidf", "bm25", "lexical", "rescnn"):
-            chosen, encoder = SYSTEMS[system], str(model / "model-best")
-            nlp, linker = make_pipeline(corpus, chosen, encoder=encoder, uses_training=True)
-            if chosen.ranks_by:
-                linker.fusion = Similarity(chosen.ranks_by)
-            else:
-                gathered = gather_development(linker, gold_docs(nlp, dev(corpus)))
-                linker.fusion = fit_with_best_prior(gathered, [default_fusion(), None])
-            about = {"system": system, "corpus": corpus, "split": "test", "fold": fold}
-            for row in metric_rows(test, list(link_gold_mentions(nlp, linker, test)), linker.kb):
-                if row["metric"] in ("recall@1", "recall@5"):
-                    yield {**about, **row, "seed": seed, "protocol": "biosyn"}
-
-
 class Similarity:
     """Ranking by similarities only, instead of a `Fusion`; see `System.ranks_by`."""
 
@@ -196,7 +151,6 @@ def make_pipeline(
     nlp = blank()
     config = {
         "kb": f"kb/{corpus}",
-        "ngram_search": {"@misc": system.ngram_search},
         "evidence": {name: name in system.evidence for name in EVIDENCE},
         "entities": {"composites": None} if system.ranks_by else {},
         "coherence": 0.0 if system.ranks_by else 1.0,

@@ -22,9 +22,7 @@ end_to_end  borders and id (bc5cdr)
 overlap     the id is that of a gold mention that shares a character with the span (clinical)
 document    the set of ids of each document
 
-The system `clinical` is --preset clinical, with shorthand and measurements. `refitted` is tuned by
-`bioel tune` on the other folds, and not measured by default. FastHPOCR (--python, --index) reads
-hp.obo, and makes FOLDER/hp.index if that is missing.
+The system `clinical` is --preset clinical, with shorthand and measurements.
 """
 
 from __future__ import annotations
@@ -38,12 +36,9 @@ import srsly
 import typer
 
 from benchmarks.record import Row, question
-from benchmarks.rivals import THEIRS, run, write_json
 from spacy_bioel.doc import get_links
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.evaluation.evaluate import evaluate_links
-from spacy_bioel.evaluation.fit import document_folds
-from spacy_bioel.evaluation.tune import Prepared, dictionary_step
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.loading import find_linker, load_model
 from spacy_bioel.plugins.clinical.notes import Notes
@@ -68,7 +63,6 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 }
 NOTES = ("notes", "notes_affirmed", "note_lines")
 PHENOTYPES = ("hpo_dev", "clinical", "case_reports", *NOTES)  # JSON lines with HPO ids
-REFITTED = "refitted"
 Spans = set[tuple[int, int, str]]  # start, end, id
 
 
@@ -78,13 +72,6 @@ def no_labels(
     path: Path,
     kb: Annotated[Path, typer.Option(help="Knowledge base.")],
     system: Annotated[list[str] | None, typer.Option(help="One of SYSTEMS; default: all.")] = None,
-    python: Annotated[
-        Path | None,
-        typer.Option(help="Python of an environment with FastHPOCR: measure only that."),
-    ] = None,
-    index: Annotated[
-        Path, typer.Option(help="Folder of hp.index or hp.obo, for FastHPOCR.")
-    ] = Path(),
 ) -> Iterator[Row]:
     nlp = load_model(str(kb))
     add_context(nlp)
@@ -104,27 +91,12 @@ def no_labels(
             found.append({(link.start, link.end, id) for link in links for id in link.ids})
         return found
 
-    for name in ["fasthpocr"] if python else system or SYSTEMS:
-        settings = dict(SYSTEMS.get(name, {}))
+    for name in system or SYSTEMS:
+        settings = dict(SYSTEMS[name])
         system_rules = rules | settings.pop("entities", {})
         linker.cfg = before | settings
         linker.entities = RuleSet({k: rule for k, rule in system_rules.items() if rule is not None})
-        if python:
-            write_json(index / "texts.json", texts)
-            run(python, *THEIRS, "fasthpocr", index)
-            read = json.loads((index / "out.json").read_text("utf8"))["found"]
-            found = [{(start, end, id) for start, end, id in spans} for spans in read]
-        elif name == REFITTED:
-            found = [set() for _ in texts]
-            step = dictionary_step(Prepared(nlp, [_annotated(*of_text) for of_text in gold]))
-            for fold in document_folds(len(texts)):
-                step.choose(fold.fitting.tolist())
-                held_out = fold.held_out.tolist()
-                for i, spans in zip(held_out, find([texts[i] for i in held_out]), strict=True):
-                    found[i] = spans
-                linker.cfg = dict(before)
-        else:
-            found = find(texts, affirmed=name.endswith(AFFIRMED))
+        found = find(texts, affirmed=name.endswith(AFFIRMED))
         about = {"system": name, "corpus": corpus, "seed": 0, "split": "dev"}
         for protocol, value in scores_of(corpus, gold_spans, found):
             yield {**about, "protocol": protocol, "metric": "f1", **value}
@@ -153,14 +125,6 @@ def _read(corpus: str, path: Path) -> Iterator[tuple[str, Spans]]:
         return
     for text in read_pubtator(path, prefix="MESH"):
         yield text.text, {(m.start, m.end, id) for m in text.mentions for id in m.ids or ("",)}
-
-
-def _annotated(text: str, spans: Spans) -> AnnotatedText:
-    ids: dict[tuple[int, int], list[str]] = {}
-    for start, end, id in sorted(spans):
-        ids.setdefault((start, end), []).append(id)
-    mentions = [Mention(*offsets, "", tuple(filter(None, of))) for offsets, of in ids.items()]
-    return AnnotatedText("", text, tuple(mentions))
 
 
 def scores_of(corpus: str, gold: list[Spans], found: list[Spans]) -> Iterator[tuple[str, Row]]:

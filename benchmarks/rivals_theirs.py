@@ -1,23 +1,14 @@
-"""Other systems in benchmarks.rivals and .no_labels, run in their environment: STEP FOLDER.
-
-build, link, train, pipe   scispaCy's linker; with the stock NER of spaCy
-fasthpocr     FastHPOCR with longest matches; its index is made from FOLDER/hp.obo and kept there
-aho_corasick  longest names of FOLDER/names.json in lower case, at word boundaries
-"""
+"""scispaCy's part of benchmarks.rivals, run in an environment that has it: STEP FOLDER."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-Find = Callable[[list[str]], list[Any]]
-Report = dict[str, Any]
 _N_ROUNDS = 5
-_N_NEIGHBOURS = 30  # the default of scispaCy's EntityLinker
 
 
 def read(folder: Path, name: str) -> Any:
@@ -32,19 +23,6 @@ def peak_megabytes() -> float:
     """Return the peak of this process; getrusage starts from that of its parent. Linux only."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
-
-
-def measure(folder: Path, load: Callable[[], Find]) -> None:
-    """Report the names that a system finds in FOLDER/texts.json, with time and memory."""
-    texts = read(folder, "texts.json")
-    start = time.perf_counter()
-    find = load()
-    find(texts[:1])
-    loaded = time.perf_counter()
-    found = find(texts)
-    speed = len(texts) / (time.perf_counter() - loaded)
-    costs = {"load": loaded - start, "documents_per_second": speed, "memory": peak_megabytes()}
-    report(folder, costs | {"found": found})
 
 
 def build(folder: Path) -> None:
@@ -67,36 +45,6 @@ def _generator(folder: Path) -> Any:
     names, vectorizer, index = LinkerPaths.from_directory(folder / "theirs").load()
     kb = KnowledgeBase(str(folder / "concepts.jsonl"))
     return CandidateGenerator(index, vectorizer, names, kb)
-
-
-def link(folder: Path) -> None:
-    import scispacy.candidate_generation  # noqa: F401 - not counted as loading
-
-    queries, documents = read(folder, "queries.json"), read(folder, "documents.json")
-    mentions = [string for strings in documents for string in strings]
-    before = peak_megabytes()
-    start = time.perf_counter()
-    generator = _generator(folder)
-    generator(queries[:1], _N_NEIGHBOURS)
-    loaded = time.perf_counter()
-    generator(mentions, _N_NEIGHBOURS)
-    linked = time.perf_counter()
-    found = generator(queries, _N_NEIGHBOURS)
-    end = time.perf_counter()
-    best = [
-        max(candidates, key=lambda c: (max(c.similarities), c.concept_id), default=None)
-        for candidates in found
-    ]
-    result = {
-        "index": read(folder / "theirs", "built.json"),
-        "load": loaded - start,
-        "throughput": len(mentions) / (linked - loaded),
-        "different": len(queries) / (end - linked),
-        "memory": peak_megabytes(),
-        "own": peak_megabytes() - before,
-        "found": [candidate.concept_id if candidate else None for candidate in best],
-    }
-    report(folder, result)
 
 
 def train(folder: Path) -> None:
@@ -145,59 +93,6 @@ def pipe(folder: Path) -> None:
     speed = len(texts) / (time.perf_counter() - start)
     counts = {"mentions": n_mentions, "links": n_links}
     report(folder, {"documents_per_second": speed, "megabytes": peak_megabytes()} | counts)
-
-
-def fasthpocr(folder: Path) -> None:
-    members: dict[str, list[str]] = {}
-
-    def tokens_of(self: Any, cluster: str, base: dict[str, str]) -> list[str]:
-        if not members:
-            for token, token_cluster in base.items():
-                members.setdefault(token_cluster, []).append(token)
-        return list(members.get(cluster, ()))
-
-    def load() -> Find:
-        from FastHPOCR.cr.CRIndexKB import CRIndexKB
-        from FastHPOCR.HPOAnnotator import HPOAnnotator
-        from FastHPOCR.IndexHPO import IndexHPO
-
-        if not (folder / "hp.index").is_file():
-            # The original reads all 573,507 tokens for each cluster: more than ten minutes.
-            CRIndexKB.compileClusterList = tokens_of
-            IndexHPO(str(folder / "hp.obo"), str(folder)).index()
-        annotator = HPOAnnotator(str(folder / "hp.index"))
-
-        def annotate(text: str) -> list[tuple[int, int, str]]:
-            found = annotator.annotate(text, longestMatch=True)
-            return [(a.getStartOffset(), a.getEndOffset(), a.getHPOUri()) for a in found]
-
-        return lambda texts: list(map(annotate, texts))
-
-    measure(folder, load)
-
-
-def aho_corasick(folder: Path) -> None:
-    def load() -> Find:
-        import ahocorasick
-
-        automaton: Any = ahocorasick.Automaton()
-        for name, id in read(folder, "names.json"):
-            automaton.add_word(name.lower(), (len(name), id))
-        automaton.make_automaton()
-
-        def annotate(text: str) -> list[tuple[int, int, str]]:
-            lowered = text.lower()
-            found = []
-            for last, (length, id) in automaton.iter_long(lowered):
-                start, end = last - length + 1, last + 1
-                before, after = lowered[start - 1 : start], lowered[end : end + 1]
-                if not before.isalnum() and not after.isalnum():
-                    found.append((start, end, id))
-            return found
-
-        return lambda texts: list(map(annotate, texts))
-
-    measure(folder, load)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,6 @@ of the corpora below, which the project has fetched (`project run corpus . --var
 ...). Labels that a corpus does not annotate are left out on both sides, as are documents that are
 training documents of another corpus in the mixture.
 
-starter_links KB --label Gene --corpus nlm_gene --corpus gnormplus links gold mentions with a
-knowledge base only, without the encoder. `kb/genes` in the results is made by `bioel kb build
-kb/genes Homo_sapiens.gene_info.gz --types protein-coding`. Subsets: mentions whose ids the
-knowledge base has, and documents with only such mentions. `gold` requires all ids of a mention,
-`gold_any` one of them.
-
 starter_speed links the abstracts of BC5CDR's development documents in separate processes: the first
 link with an empty and with a filled cache, without and with the imports of spaCy and the package;
 and all abstracts, in one process and in two. --before is the Python of an environment with an
@@ -35,7 +29,7 @@ import typer
 from spacy.language import Language
 
 from benchmarks.record import NoteOption, Row, SeedOption, figures, question, rows_of
-from benchmarks.texts import CANDIDATES, KEY, blank, only, scored
+from benchmarks.texts import KEY, only, scored
 from spacy_bioel.corpus import declare_labels, read_texts
 from spacy_bioel.evaluation.evaluate import evaluate_links
 from spacy_bioel.evaluation.run import link_bare_texts, link_gold_mentions
@@ -49,7 +43,6 @@ CORPORA = (
     "ncbi_disease", "drugprot", "bionlp_id", "bionlp_cg", "craft",
 )  # fmt: skip
 _LINKED_LABELS = {"Disease", "Chemical", "Gene", "Species"}
-_GIVEN_METRICS = {"accuracy@1_nil_ignored": "accuracy@1", "recall@10": "recall@10"}
 
 
 @question("starter", key=KEY)
@@ -122,7 +115,7 @@ def _measure(nlp: Language, texts: Sequence[AnnotatedText]) -> Iterator[Row]:
             yield {"protocol": row.protocol, "subset": subset, **figures(row)}
     if linker is not None:
         for label in sorted({label for text in texts for label in text.annotates} - {VARIANT}):
-            yield from _measure_given(nlp, linker, texts, label, {"gold": [*_GIVEN_METRICS][:1]})
+            yield from _measure_given(nlp, linker, texts, label)
 
 
 def _without_rs(link: Link) -> Link:
@@ -131,13 +124,13 @@ def _without_rs(link: Link) -> Link:
 
 
 def _measure_given(
-    nlp: Language, linker: Any, texts: Sequence[AnnotatedText], label: str, wanted: dict[str, Any]
+    nlp: Language, linker: Any, texts: Sequence[AnnotatedText], label: str
 ) -> Iterator[Row]:
     """Yield the accuracy of linking gold mentions of a label with ids in the KB."""
     for subset, chosen in _subsets(texts, label, linker.kb).items():
         links = list(link_gold_mentions(nlp, linker, chosen))
-        for row in scored(chosen, links, linker.kb, wanted):
-            yield row | {"metric": _GIVEN_METRICS[row["metric"]], "subset": f"{label}, {subset}"}
+        for row in scored(chosen, links, linker.kb, {"gold": ["accuracy@1_nil_ignored"]}):
+            yield row | {"metric": "accuracy@1", "subset": f"{label}, {subset}"}
 
 
 def _subsets(
@@ -154,22 +147,6 @@ def _subsets(
         "known documents": whole,
         "known mentions": only(labelled, lambda text, m: known(m.ids)),
     }
-
-
-@question("starter", key=KEY)
-def starter_links(
-    kb: Path,
-    label: Annotated[str, typer.Option()],
-    corpus: Annotated[list[str], typer.Option()],
-) -> Iterator[Row]:
-    nlp = blank()
-    config = {"kb": str(kb), "max_candidates": CANDIDATES, "evidence": {"dense": False}}
-    linker = nlp.add_pipe("bioel_linker", config=config)
-    both = {"gold": _GIVEN_METRICS, "gold_any": _GIVEN_METRICS}
-    for name in corpus:
-        texts = development_texts(name)
-        for row in _measure_given(nlp, linker, texts, label, both):
-            yield {"system": "names", "corpus": name, "split": "dev", "seed": 0, **row}
 
 
 # These print seconds with and without imports, and megabytes; texts a second, and megabytes.
