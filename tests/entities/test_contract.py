@@ -1,4 +1,4 @@
-"""The interface of entity rules: what rules can do in both pipes, and the errors they cause."""
+"""The interface of entity rules: what they can do in both pipes, help for them, their errors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -14,7 +14,7 @@ from spacy.util import registry
 from tiny import blank, linking_nlp, links, needs
 
 import spacy_bioel
-from spacy_bioel.entities import Candidates, EntityRules, Mentions, Query
+from spacy_bioel.entities import Candidates, EntityRules, Mentions, Query, add_spans
 from spacy_bioel.entities.rule_set import RuleSet, reserved_facts
 from spacy_bioel.errors import BioelError
 from spacy_bioel.explanation import Trace, extension_getters
@@ -322,3 +322,63 @@ def test_facts_do_not_take_the_names_of_fields(kb, fact):
 def test_fields_of_links_and_extensions_are_reserved():
     keys = {field.name for field in fields(Link)}
     assert {*columns_of(())} | keys | set(extension_getters()) <= reserved_facts()
+
+
+STAIN = "Stain of Abcam ab7260 and sc-8017."
+ALL, NUMBER, OTHER = (9, 21), (15, 21), (26, 33)
+
+
+@pytest.mark.parametrize(
+    ("places", "given", "expected"),
+    [
+        ([NUMBER, ALL], [], ["Abcam ab7260"]),  # the longest wins
+        ([(16, 20)], [], ["ab7260"]),  # widened to whole tokens
+        ([ALL], [("Gene", 0.9)], ["Abcam ab7260"]),
+        ([ALL], [("Gene", 1)], ["ab7260"]),  # forced by a user
+        ([ALL], [("Antibody", 1)], ["Abcam ab7260"]),
+        ([OTHER], [("Gene", 0.9)], ["ab7260", "sc-8017"]),
+    ],
+)
+def test_added_spans_replace_others(places, given, expected):
+    doc = blank().make_doc(STAIN)
+    token = doc.char_span(*NUMBER)
+    before = [(token.start, token.end, *label_and_score) for label_and_score in given]
+    after = add_spans(doc, before, places, "Antibody")
+    assert [doc[start:end].text for start, end, *_ in after] == expected
+
+
+def test_a_query_is_normalised():
+    query = Query.of("Abcam AB-7260")
+    assert (query.whole, query.text) == ("abcam ab 7260", "Abcam AB-7260")
+
+
+class Silent(EntityRules):
+    """Adds a span, and says nothing of it."""
+
+    def find(self, docs: Any, spans: Any, traces: Any) -> Any:
+        return [
+            add_spans(doc, doc_spans, [OTHER], "Antibody")
+            for doc, doc_spans in zip(docs, spans, strict=True)
+        ]
+
+
+class Talking(Silent):
+    """Says why."""
+
+    def find(self, docs: Any, spans: Any, traces: Any) -> Any:
+        found = super().find(docs, spans, traces)
+        for trace, before, after in zip(traces, spans, found, strict=True):
+            trace.changed(before, after, "a number")
+        return found
+
+
+@pytest.mark.parametrize(
+    ("rules", "reason"), [(Silent(), "by the rules mine"), (Talking(), "a number")]
+)
+def test_a_trace_names_rules_that_do_not_give_a_reason(rules, reason):
+    doc = blank().make_doc(STAIN)
+    trace, place = Trace(doc), doc.char_span(*OTHER)
+    before = [(place.start, place.end, "Gene", 0.5)]
+    (after,) = RuleSet({"mine": rules}).find([doc], [before], [trace])
+    considered = [(c.label, c.is_mention, c.reason) for c in trace.considered(after)]
+    assert considered == [("Antibody", True, reason), ("Gene", False, reason)]

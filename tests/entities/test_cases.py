@@ -1,0 +1,99 @@
+"""Rules for kinds of entities find, read and link mentions as cases.yml says."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cases import Cases, check, spans_of
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
+
+from spacy_bioel.entities.codes import is_code
+from spacy_bioel.entities.composites import end_with_members, split_composite
+from spacy_bioel.entities.genes import other_spellings
+from spacy_bioel.entities.organism_genes import with_organism_genes
+from spacy_bioel.entities.species import organism_words
+from spacy_bioel.entities.usual_names import with_cell_lines
+from spacy_bioel.entities.variant_grammar import Variant, find_variants, read_variant
+from spacy_bioel.entities.variants import rs_numbers
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*W323")
+CASES = Cases(Path(__file__).with_name("cases.yml"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _folder(tmp_path_factory) -> None:
+    CASES.folder = tmp_path_factory.mktemp("entities")
+
+
+def marked(text: str) -> tuple[str, int, int]:
+    """Return a text without the bars around a mention, and the place of the mention."""
+    before, mention, behind = text.split("|") if "|" in text else ("", text, "")
+    return before + mention + behind, len(before), len(before) + len(mention)
+
+
+def read(text: str) -> Variant | None:
+    return read_variant(*marked(text))
+
+
+def of_all(read: Callable[[str], Any], texts: list[str]) -> Any:
+    """Return what each text of a case results in, or all results that differ."""
+    found = {text: read(text) for text in texts}
+    first = found[texts[0]]
+    return first if all(result == first for result in found.values()) else found
+
+
+def is_variant(text: str) -> bool | list[str]:
+    """Whether a text, before a comma and in brackets, is a variant; else what is found."""
+    sentence = f"It had {text}, and ({text}) was new."
+    found = [sentence[start:end] for start, end in find_variants(sentence)]
+    return found if found not in ([], [text] * 2) else bool(found)
+
+
+def in_order(text: str, mentions: list[str]) -> list[str]:
+    places, end = [], 0
+    for mention in mentions:
+        start = text.index(mention, end)
+        end = start + len(mention)
+        places.append((start, end))
+    return rs_numbers(text, places)
+
+
+def words_of(text: str) -> Doc:
+    return Doc(Vocab(), words=text.split())
+
+
+def cells(text: str, labels: Any, kb: str) -> dict[str, list[Any]]:
+    spans = with_cell_lines(doc := words_of(text), spans_of(doc, labels), CASES.kb(kb))
+    return {doc[start:end].text: [label, p] for start, end, label, p in spans}
+
+
+def organism_genes(text: str, kb: str, labels: Any = None) -> list[str]:
+    given = spans_of(doc := words_of(text), labels or {})
+    places = {span[:2] for span in given if span[2] == "Species"}
+    found = with_organism_genes(doc, given, CASES.kb(kb))
+    return [doc[s:e].text for s, e, *_ in found if (s, e) not in places]
+
+
+CHECKS = {
+    "links": CASES.links,
+    "hgvs": partial(of_all, lambda text: getattr(read(text), "hgvs", None)),
+    "component": partial(of_all, lambda text: getattr(read(text), "component", "")),
+    "is_variant": partial(of_all, is_variant),
+    "rs_numbers": in_order,
+    "is_code": lambda text: is_code(*marked(text)),
+    "first_reading": lambda text: list(split_composite(text)[0]),
+    "readings": lambda text: [list(reading) for reading in split_composite(text)],
+    "with_members": lambda text, mention: text[: end_with_members(text, 0, len(mention))],
+    "has_spelling": lambda text, spelling: spelling in other_spellings(text),
+    "organisms": lambda text: [organism for *_, organism in organism_words(text)],
+    "cells": cells,
+    "organism_genes": organism_genes,
+}
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_case(case):
+    check(case, CHECKS)
