@@ -12,6 +12,7 @@ from configparser import ConfigParser
 from pathlib import Path
 from pkgutil import resolve_name
 
+import pytest
 import srsly
 from commands import unknown_options
 from safetensors import safe_open
@@ -26,6 +27,7 @@ from spacy_bioel.errors import Errors, Warnings
 from spacy_bioel.linking import candidates, searches
 from spacy_bioel.settings import DictionarySettings, TrainingSettings
 
+pytestmark = pytest.mark.pages
 ROOT = Path(__file__).parents[1]
 PACKAGE, CONFIGS = ROOT / "spacy_bioel", ROOT / "training/configs"
 ASSETS = PACKAGE / "assets"

@@ -19,6 +19,7 @@ from benchmarks.reference import (
 )
 from spacy_bioel.errors import Errors, Warnings
 
+pytestmark = pytest.mark.pages
 ROOT = Path(__file__).parents[1]
 
 

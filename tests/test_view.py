@@ -219,3 +219,12 @@ def test_on_a_phone_the_panel_leaves_the_selected_mention_in_view_and_closes(tmp
         assert page.evaluate("document.activeElement.textContent").startswith("x")
         page.emulate_media(media="print")
         assert not panel.get_by_text("Select a mention").is_visible()
+
+
+def test_a_concept_is_a_table_in_which_all_is_escaped():
+    concept = Concept("X:1", ("<b>heart</b>", "cor"), parents=("X:0",))
+    assert concept._repr_html_() == (
+        "<table><tr><th>id</th><td>X:1</td></tr>"
+        "<tr><th>names</th><td>&lt;b&gt;heart&lt;/b&gt;; cor</td></tr>"
+        "<tr><th>parents</th><td>X:0</td></tr></table>"
+    )
