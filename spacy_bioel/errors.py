@@ -86,6 +86,7 @@ class Errors(metaclass=_Coded):
     B056 = "{path} is missing: the pipeline was saved with its knowledge base. Copy the whole model folder again."
     B057 = "The link at characters {start}-{end} does not start and end at token boundaries. Run the linker after any retokenisation."
     B058 = "A file in {path} is truncated or damaged ({error}). Copy the whole model folder again."
+    B059 = "Some parts of the {name!r} pipe were replaced by a load that failed. Load a whole model folder into it, or create the pipeline again with spacy.load."
     B060 = "{path} is not a readable .spacy file ({error}). Convert the corpus again with `bioel convert`."
     B063 = "A bundled knowledge base cannot be written to {folder} ({error}). Set the environment variable {variable} to a writable folder."
     B066 = "All evidence is switched off, so no mention can be linked. Keep at least one of {known} on."

@@ -32,7 +32,6 @@ from thinc.api import Config, Model, Optimizer, set_dropout_rate
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.files import replacing_file
-from spacy_bioel.models.torch_io import unchanged_on_error
 from spacy_bioel.parallel import memory_errors
 from spacy_bioel.settings import Settings
 
@@ -183,13 +182,15 @@ class StoredPipe(TrainablePipe, Generic[S]):
     """A TrainablePipe that is saved as named parts: its state in JSON, and the result of `parts`.
 
     Settings are saved only in the config of the pipeline; if they could not be loaded again, the
-    pipe is not saved. If loading fails, the pipe is unchanged.
+    pipe is not saved. If loading fails after some parts were replaced, the pipe refuses to be used
+    until a load succeeds.
     """
 
     cfg: dict[str, Any]
     pipeline: Pipeline
     created_with: dict[str, Any]  # its settings when it was created
     _settings: tuple[str, S] | None = None  # the repr of `cfg`, and the settings read from it
+    _is_whole = True  # False while parts are replaced
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -221,8 +222,11 @@ class StoredPipe(TrainablePipe, Generic[S]):
     def check_settings(self) -> S:
         """Return the current settings, checked again if they have changed since the last call.
 
-        RAISES BioelError: [B270] if a setting is wrong; the same errors as `read_settings`.
+        RAISES BioelError: [B270] if a setting is wrong; the same errors as `read_settings`; [B059]
+            if loading has failed.
         """
+        if not self._is_whole:
+            raise BioelError(Errors.B059.format(name=self.name))
         cfg = repr(self.cfg)
         if self._settings is None or self._settings[0] != cfg:
             self._settings = cfg, self.read_settings()
@@ -234,7 +238,7 @@ class StoredPipe(TrainablePipe, Generic[S]):
 
     def current_settings(self) -> dict[str, Any]:
         """Return the current settings in the form used in configs."""
-        return self.check_settings().model_dump(mode="json")
+        return self.read_settings().model_dump(mode="json")
 
     def saved_state(self) -> dict[str, Any]:
         """Return what else is saved in JSON."""
@@ -296,9 +300,9 @@ class StoredPipe(TrainablePipe, Generic[S]):
         return self
 
     def read_bytes(self, bytes_data: bytes) -> None:
-        """Load the result of `to_bytes`. The caller restores the pipe after an error."""
+        """Load the result of `to_bytes`, inside `_loading`."""
         parts = srsly.msgpack_loads(bytes_data)
-        self.load_parts(parts, json.loads(parts[CFG])["state"])
+        self._replace_parts(parts, json.loads(parts[CFG])["state"])
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         save_files(Path(path), self._all_parts())
@@ -309,30 +313,31 @@ class StoredPipe(TrainablePipe, Generic[S]):
         return self
 
     def read_folder(self, folder: Path) -> None:
-        """Load a folder that `to_disk` wrote. The caller restores the pipe after an error."""
+        """Load a folder that `to_disk` wrote, inside `_loading`."""
         files = SavedFiles(folder)
         stored = json.loads(files.read(CFG))
-        self.load_parts({name: files.read(name) for name in stored["parts"]}, stored["state"])
+        self._replace_parts({name: files.read(name) for name in stored["parts"]}, stored["state"])
+
+    def _replace_parts(self, parts: Mapping[str, bytes], state: Mapping[str, Any]) -> None:
+        self._is_whole = False  # until `_loading` ends
+        self.load_parts(parts, state)
 
     @contextmanager
     def _loading(self, path: object) -> Iterator[None]:
-        """Restore the pipe if the block fails. RAISES BioelError: [B058] for errors without one."""
-        attributes, cfg, collects = dict(self.__dict__), dict(self.cfg), gc.isenabled()
+        """Check the settings before a load. RAISES BioelError: [B058] for errors without a code."""
+        collects = gc.isenabled()
         try:
-            self.check_settings()
-            with unchanged_on_error(self.model), memory_errors():
+            self.read_settings()
+            with memory_errors():
                 yield
-        except BaseException as error:
+            self._is_whole = True
+        except BioelError:
+            raise
+        except Exception as error:  # truncated files raise a different error in each format
+            raise BioelError(Errors.B058.format(path=path, error=error)) from error
+        finally:
             if collects:  # srsly leaves garbage collection disabled after an error
                 gc.enable()
-            self.__dict__.clear()
-            self.__dict__.update(attributes)
-            self.cfg.clear()
-            self.cfg.update(cfg)
-            if isinstance(error, BioelError) or not isinstance(error, Exception):
-                raise
-            # Truncated files raise a different error in each format.
-            raise BioelError(Errors.B058.format(path=path, error=error)) from error
 
 
 def with_token_vectors(nlp: Language, docs: Iterable[Doc]) -> Iterator[Doc]:

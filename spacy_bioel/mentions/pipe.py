@@ -172,8 +172,9 @@ class MentionDetector(StoredPipe[MentionSettings]):
         """Score the spans in each document that may become mentions; none are selected yet.
 
         min_probability (float): Lowest probability of a span; the threshold, if it is lower.
-        RAISES BioelError: [B053], [B174], as for `predict`.
+        RAISES BioelError: The same errors as `predict`.
         """
+        self.check_settings()
         if not self.labels:
             raise BioelError(Errors.B053.format(name=self.name))
         require_token_vectors(self.model, docs)

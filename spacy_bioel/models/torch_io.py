@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy, deepcopy
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +36,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 _SCALE = ".scale"  # added to the name of a matrix of whole numbers
-_MAX_REASON_LENGTH = 500  # maximum number of characters quoted from another library's error message
-# Attributes of a thinc model that loading may change; thinc cannot undo such changes.
-_MODEL_ATTRIBUTES = ("_layers", "_refs", "_dims", "_attrs", "_has_params", "_shims")
+_MAX_REASON_LENGTH = 500
 _MAKING_NETWORK = Lock()  # threads may share a model
 
 
@@ -323,9 +320,12 @@ def quantize_model(model: Model) -> None:
 
     RAISES BioelError: [B641] if a weight is not a finite number.
     """
-    with unchanged_on_error(model):
-        model.attrs["quantized"] = True
+    model.attrs["quantized"] = True
+    try:
         weights_from_bytes(model, weights_to_bytes(model))
+    except BioelError:
+        model.attrs["quantized"] = False
+        raise
 
 
 def weights_from_bytes(model: Model, data: bytes) -> None:
@@ -400,27 +400,3 @@ def reading_part(file: str) -> Iterator[None]:
     except Exception as error:  # tokenizers raises bare exceptions
         reason = str(error)[:_MAX_REASON_LENGTH]
         raise BioelError(Errors.B240.format(file=file, error=reason)) from error
-
-
-@contextmanager
-def unchanged_on_error(model: Model) -> Iterator[None]:
-    """Restore a model's layers, sizes, attributes and weights if the block fails."""
-    nodes = []
-    for node in model.walk():
-        attributes = {name: copy(getattr(node, name)) for name in _MODEL_ATTRIBUTES}
-        nodes.append((node, attributes, {n: node.maybe_get_param(n) for n in node.param_names}))
-    shims: list[Any] = [shim for node in model.walk() for shim in node.shims]
-    networks = [(s, dict(vars(s)), deepcopy(s._model and s._model.state_dict())) for s in shims]
-    try:
-        yield
-    except BaseException:
-        for node, attributes, params in nodes:
-            for name, value in params.items():
-                node.set_param(name, value)
-            for name, value in attributes.items():
-                setattr(node, name, value)
-        for shim, shim_attributes, weights in networks:
-            vars(shim).update(shim_attributes)
-            if weights:
-                shim._model.load_state_dict(weights)
-        raise
