@@ -130,7 +130,7 @@ def doc_place(doc: Doc, span: ScoredSpan) -> tuple[int, int]:
 
 
 def check(case: Mapping[str, Any], checks: Mapping[str, Callable[..., Any]]) -> None:
-    """Compare the result of the function that a case names; `partly`: other mentions do not matter."""
+    """Compare the result of the function that a case names; `partly`: others do not matter."""
     given = {k: v for k, v in case.items() if k not in ("check", "expected", "why", "partly")}
     expected, found = case["expected"], checks[case["check"]](**given)
     if case.get("partly"):
