@@ -79,57 +79,6 @@ def test_tables_of_texts(bioel, model, tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "texts"),
-    [
-        ("a.CSV", "text\nGout\n\n\"\"\nFever; cough\n", ["Gout", "", "Fever; cough"]),
-        ("a.csv", "year;text\n1;Gout, fever\n2;\n", ["Gout, fever", ""]),  # from a spreadsheet
-        ("a.csv", "text,year,,\nGout,1\nFever,2,,,\n,,\n", ["Gout", "Fever", ""]),
-        ("a.csv.gz", "text,year\nGout,1\n", ["Gout"]),
-        ("a.csv", "text\n'=1+1\n'-5 kg\n'-1.5\n't Hooft\n-1\n",
-         ["=1+1", "-5 kg", "-1.5", "'t Hooft", "-1"]),
-        ("a.tsv", 'text\tyear\n"Gout\tand ""fever"""\t1\n5" tube, x\t2\n',
-         ['Gout\tand "fever"', '5" tube, x']),
-        ("a.csv", "#\ttext\n#1,#2\n", None),
-    ],
-)  # fmt: skip
-def test_cells_of_tables(tmp_path, name, content, texts):
-    table, raw = tmp_path / name, content.encode()
-    table.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
-    if texts is None:
-        with pytest.raises(BioelError, match=r"\[B444\]"):
-            stream_documents(str(table), None)
-    else:
-        numbered = [(text, str(n)) for n, text in enumerate(texts, start=1)]
-        assert list(stream_documents(str(table), None)) == numbered
-
-
-BAD_TABLES = [
-    ("a.csv", "id,text\n1,Fever, cough\n2,Gout\n", "B510", 2),
-    ("a.csv", "id,text\n1,Gout\n2\n", "B510", 3),
-    ("a.tsv", "id\ttext\n1\tGout\t and fever\n", "B510", 2),
-    ("a.csv", "text;id\nGout; fever;1\n", "B510", 2),
-    ("a.csv", 'id,text\n1,"Gout\nand"\n2,"Fever\n3,Gout\n', "B126", 4),
-    ("a.csv", 'id,text\n1,"Gout" and fever\n', "B126", 2),
-    ("a.tsv", 'id\ttext\n1\t"Gout" and fever\n', "B126", 2),
-    ("a.csv", "id,text\n1,Gout\n,Fever\n", "B511", 3),
-    ("a.csv", "id,text\n ,Fever\n", "B511", 2),
-    ("a.csv", "id,text\n1,Gout\n2,Fever\n\n1,Cough\n", "B511", 5),
-    ("a.csv", b"id,text\n1,Gout\n2,caf\xe9\n", "B103", 3),
-    ("a.csv", "id,text,text\n1,Gout,Fever\n", "B512", None),
-    ("a.csv", "id,text,ID,id\n1,Gout,2,3\n", "B512", None),
-]
-
-
-@pytest.mark.parametrize(("name", "content", "code", "line"), BAD_TABLES)
-def test_a_bad_row_is_refused(tmp_path, name, content, code, line):
-    table = tmp_path / name
-    table.write_bytes(content if isinstance(content, bytes) else content.encode())
-    place = name if line is None else f"{name}, line {line}:"
-    with pytest.raises(BioelError, match=rf"\[{code}\] .*{place}"):
-        list(stream_documents(str(table), None))
-
-
 def test_a_text_with_a_comma_is_not_cut(bioel, model, tmp_path):
     (tmp_path / "a.csv").write_text("id,text\n1,Narcan, then naloxone\n")
     done = bioel("link", model, tmp_path / "a.csv", "-o", tmp_path / "out.jsonl", status=2)

@@ -13,7 +13,6 @@ import zstandard
 
 from spacy_bioel.cli import main
 from spacy_bioel.cli.console import visible
-from spacy_bioel.cli.inputs import stream_documents
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.open import BadRecord, open_binary, skipping_bad
@@ -72,23 +71,6 @@ def test_a_zip_of_two_files(tmp_path):
     (tmp_path / "a.zip").write_bytes(zipped(b"a", b"b"))
     with pytest.raises(BioelError, match=r"\[B477\] .*contains 2 files, expected one"):
         list(read_ontology(tmp_path / "a.zip"))
-
-
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        (b"id,text\n1,one\rtwo\n", 2),
-        (b'id,text\n1,"of\ntwo lines"\n2,one\rtwo\n', 4),
-        (b"id,text\r1,fever\r", 1),
-        (b'id,text\n1,"a\n' + b"x" * (1 << 27) + b'\n"\n', 2),
-    ],
-    ids=["cell", "later", "header", "long"],
-)
-def test_a_table_of_texts_with_a_carriage_return(tmp_path, content, line):
-    path = tmp_path / "texts.csv"
-    path.write_bytes(content)
-    with pytest.raises(BioelError, match=rf"\[B479\] .*texts.csv, line {line}:"):
-        list(stream_documents(str(path), None))
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv"])

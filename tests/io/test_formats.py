@@ -1,92 +1,94 @@
+"""The format of a file is recognised by its content, whatever its name."""
+
 import gzip
+from pathlib import Path
 
 import pytest
+from io_cases import load
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import (
-    CORPUS_FORMATS,
-    ONTOLOGY_FORMATS,
     detect_corpus_format,
     detect_ontology_format,
     read_corpus,
     read_ontology,
 )
+from spacy_bioel.io.jsonl import read_texts_jsonl, write_texts_jsonl
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
-CORPORA = {
-    "pubtator": "\n1|t|Flu\n1|a|\n1\t0\t3\tFlu\tDisease\tD1\n",
-    "bioc-xml": "<?xml version='1.0'?><!DOCTYPE collection SYSTEM 'BioC.dtd'>\n<collection>",
-    "bioc-json": '{"source": "", "infons": {},\n "documents": [{"id": "1"}]}',
-    "jsonl": '{"id": "1", "text": "Flu: the \\"documents\\" [1]"}\n',
-    "brat": "T1\tDisease 0 3;5 7\tFlu it\n",
-}
-ONTOLOGIES = {
-    "obo": "format-version: 1.2\n",
-    "owl": '<rdf:RDF xmlns="http://x">',
-    "cellxgene": '{"CL:0000000":{"ancestors":{},"label":"cell"}}',
-    "mesh": '<?xml version="1.0"?>\n<!DOCTYPE x>\n<DescriptorRecordSet>',
-    "ctd": "# CTD\n#\n# Fields:\n# DiseaseName\tDiseaseID\tSynonyms\n",
-    "clinvar": "#AlleleID\tType\tName\tGeneID\n",
-    "ncbi-gene": "#tax_id\tGeneID\tSymbol\tLocusTag\n",
-    "jsonl": '{"id": "D1", "names": ["flu"]}\n',
-    "table": "# made by hand\nid\tname\nD1\tflu\n",
+DETECT = {"corpus": detect_corpus_format, "ontology": detect_ontology_format}
+# The first file of each section that names a format, and for options has none.
+FILES = {
+    name: case
+    for name, case in load("good.yml")
+    if name.endswith(" 1") and name.split()[0] in DETECT and "table," not in name
 }
 
 
-@pytest.mark.parametrize(
-    ("content", "name"),
-    [
-        *((content, name) for name, content in CORPORA.items()),
-        (" " * 70_000 + CORPORA["pubtator"], "pubtator"),  # leading white space is skipped
-    ],
-)
-def test_corpora_are_recognised_by_content(write, content, name):
-    assert detect_corpus_format(write(gzip.compress(content.encode()))) == name
+@pytest.mark.parametrize("name", FILES)
+def test_good_files_are_recognised(name, tmp_path):
+    kind, *format = name.partition(",")[0].removesuffix(" 1").split(" ")
+    path = FILES[name].write(tmp_path)
+    if path.is_file() and "obo, tags" not in name:
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    assert DETECT[kind](path) == (format[0] if format else "table")
 
 
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        *((content, name) for name, content in ONTOLOGIES.items()),
+        (" " * 70_000 + "\n1|t|Flu\n1|a|\n", "pubtator"),  # leading white space is skipped
+        ("<?xml version='1.0'?><!DOCTYPE collection SYSTEM 'BioC.dtd'>\n<collection>", "bioc-xml"),
+        ('{"source": "", "infons": {},\n "documents": [{"id": "1"}]}', "bioc-json"),
+        ('{"id": "1", "text": "Flu: the \\"documents\\" [1]"}\n', "jsonl"),
+        ("T1\tDisease 0 3;5 7\tFlu it\n", "brat"),
         ('<?xml version="1.0"?>\n<Ontology xmlns="http://x">', "owl"),
+        ('<rdf:RDF xmlns="http://x">', "owl"),
         ('{"graphs": []}', "owl"),
         ("<SupplementalRecordSet>", "mesh"),
+        ('<?xml version="1.0"?>\n<!DOCTYPE x>\n<DescriptorRecordSet>', "mesh"),
+        ("# CTD\n#\n# Fields:\n# DiseaseName\tDiseaseID\tSynonyms\n", "ctd"),
+        ("#AlleleID\tType\tName\tGeneID\n", "clinvar"),
+        ("#tax_id\tGeneID\tSymbol\tLocusTag\n", "ncbi-gene"),
         ('{"id": "D1", "replaced_by": "D2"}', "jsonl"),
+        ("# made by hand\nid\tname\nD1\tflu\n", "table"),
         ("id,name\n", "table"),
     ],
 )
-def test_ontologies_are_recognised_by_content(write, content, expected):
-    assert detect_ontology_format(write(content)) == expected
+def test_formats_are_recognised_by_their_start(write, content, expected):
+    corpora = ("pubtator", "bioc-xml", "bioc-json", "brat")
+    of_corpus = expected in corpora or '"text"' in content
+    assert DETECT["corpus" if of_corpus else "ontology"](write(content)) == expected
 
 
-def test_umls_folder(tmp_path):
-    (tmp_path / "MRCONSO.RRF").touch()
-    assert detect_ontology_format(tmp_path) == "umls"
+@pytest.mark.parametrize("suffix", [".ann", ".txt"])
+def test_a_pair_of_brat_is_recognised_by_either_file(tmp_path, suffix):
+    FILES["corpus brat 1"].write(tmp_path)
+    (tmp_path / "annotation.conf").write_text("[entities]\n")
+    assert detect_corpus_format(tmp_path) == "brat"
+    assert list(read_corpus(tmp_path / f"7{suffix}")) == list(read_corpus(tmp_path))
+    path = tmp_path / f"7{suffix}"
+    path.with_suffix({".ann": ".txt", ".txt": ".ann"}[suffix]).unlink()
+    with pytest.raises(BioelError, match=r"\[B263\]"):
+        list(read_corpus(path, format="brat"))
 
 
-def test_every_format_is_covered_here():
-    assert set(CORPORA) == set(CORPUS_FORMATS)
-    assert set(ONTOLOGIES) | {"umls", "omop"} == set(ONTOLOGY_FORMATS)
+def test_texts_that_we_write_are_read(tmp_path):
+    mentions = Mention(0, 23, "Disease", ("D1", "D2"), ((0, 5), (16, 23))), Mention(10, 15, "")
+    texts = [AnnotatedText("1", "renal and liver failure", mentions), AnnotatedText("2", "naïve")]
+    assert write_texts_jsonl(tmp_path / "texts.jsonl", iter(texts)) == 2
+    assert list(read_texts_jsonl(tmp_path / "texts.jsonl")) == texts
 
 
-def test_read_corpus(write):
-    path = write(CORPORA["pubtator"])
-    expected = [AnnotatedText("1", "Flu ", (Mention(0, 3, "Disease", ("MESH:D1",)),))]
-    assert list(read_corpus(path, prefix="MESH")) == expected
-    assert list(read_corpus(path, format="pubtator", prefix="MESH")) == expected
-
-
-def test_read_ontology(write):
-    path = write("id\tname\nD1\tflu\n", "names.tsv")
-    assert list(read_ontology(path, prefix="MESH")) == [Concept("MESH:D1", ("flu",))]
-    columns = {"id": "id", "name": "name"}
+def test_columns_are_of_tables(write):
+    path, columns = write("id\tname\nD1\tflu\n", "names.tsv"), {"id": "id", "name": "name"}
     assert list(read_ontology(path, columns=columns)) == [Concept("D1", ("flu",))]
     with pytest.raises(BioelError, match="B135.*'obo'"):
         read_ontology(path, format="obo", columns=columns)
 
 
 def test_unknown_formats(write):
-    path = write("Once upon a time\n", "prose.txt")
+    path: Path = write("Once upon a time\n", "prose.txt")
     with pytest.raises(BioelError, match="B133.*prose.txt.*'Once upon.*pubtator"):
         read_corpus(path)
     with pytest.raises(BioelError, match="B133.*obo"):

@@ -110,10 +110,39 @@ FAULTS = [
 ]
 
 
+RELATIONS = {
+    "Maps to": ["Maps", "maps to", "Map to", "Maps_to"],
+    "Is a": ["Is A", "Isa", "is-a"],
+    "Concept replaced by": ["Concept replaced", "Concept_replaced_by"],
+}
+FAULTS += [
+    (
+        {"CONCEPT_RELATIONSHIP": wrong.join(RELATIONSHIP.rsplit(right, most))},
+        rf"B132\] .*relationship_id '{wrong}'.*'{right}'",
+    )
+    for right, misspelt in RELATIONS.items()
+    for wrong in misspelt
+    for most in (1, -1)
+]
+
+
 @pytest.mark.parametrize("changed, message", FAULTS)
 def test_faults(tmp_path, changed, message):
     with pytest.raises(BioelError, match=message):
         list(read_ontology(write_athena(tmp_path, **changed)))
+
+
+def test_other_relations_are_not_read(tmp_path, caplog):
+    others = (
+        "Subsumes", "Mapped from", "Maps to value", "Maps to unit", "Concept replaces", "Has a",
+        "Concept same_as to", "Concept same_as from", "Concept was_a to", "Concept poss_eq to",
+        "Concept alt_to to", "Value mapped from", "Is FDA-appr ind of", "Is current in",
+    )  # fmt: skip
+    row = "4329847\t312327\t{}\t20020131\t20991231\t\n"
+    rows = RELATIONSHIP + "".join(map(row.format, others))
+    folder = write_athena(tmp_path / "athena", CONCEPT_RELATIONSHIP=rows)
+    plain = write_athena(tmp_path / "plain")
+    assert list(read_ontology(folder)) == list(read_ontology(plain)) and not caplog.messages
 
 
 def test_an_unknown_vocabulary(tmp_path):

@@ -6,18 +6,16 @@ import zipfile
 
 import pytest
 import zstandard
+from io_cases import PACK
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.jsonl import iter_json_object
 from spacy_bioel.io.open import Place, curie, iter_xml, numbered_lines, parse_ids, unique_names
 
-PACKED = pytest.mark.parametrize(
-    "pack", [bytes, gzip.compress, zstandard.compress], ids=["plain", "gz", "zst"]
-)
 PROBLEM = "{path}: found {found}"
 
 
-@PACKED
+@pytest.mark.parametrize("pack", PACK.values(), ids=PACK)
 def test_lines_of_compressed_files_are_numbered(write, pack):
     # Recognised by content, because the name has no suffix of an archive.
     path = write(pack("\ufeffSjögren\r\nsecond\u2028half\n\nlast".encode()))
