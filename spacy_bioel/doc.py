@@ -1,10 +1,10 @@
 """Read and write gold mentions, mentions to link, and links on a Doc.
 
-The link of a mention (candidates, facts) is stored twice. As a value of the Span extension
-`bioel_records`, it stays with the characters of the mention if a span group is filtered, sorted,
-assigned or copied, and in `Doc.copy`, `Doc.from_docs`, pickles and `to_bytes`. In the span group
-attributes, it survives in a DocBin without user data. An extension value contains the records of
-all labels and span groups for its characters.
+The record of a link (candidates, facts) is a value of the Span extension `bioel_records`. So it
+stays with the characters of the mention if a span group is filtered, sorted, assigned or copied,
+and in `Doc.copy`, `Doc.from_docs`, pickles and `to_bytes`. A value contains the records of all
+labels and span groups for its characters. The facts are also in the span group attributes, where
+they survive in a DocBin without user data.
 
 spaCy drops `kb_id` when it projects spans, so gold mentions are realigned here by character
 offsets, and mentions that do not fit the tokens are counted.
@@ -33,11 +33,12 @@ from spacy_bioel.text.sentences import LongForms, find_abbreviations, find_short
 from spacy_bioel.types import ANNOTATES, NIL, AnnotatedText, Candidate, Link, ScoredSpan
 
 RECORDS = "bioel_records"  # Span extension: label -> span group key -> record
-_LINKS = "links"  # span group attribute: the same records, with their offsets and labels
+_LINKS = "links"  # span group attribute: offsets, label, and a record with only id and facts
 _ADDED = "added"  # span group attribute: offsets and labels of mentions added by the linker
 _FROM_ENTS = "from_ents"  # span group attribute: whether the mentions are the doc's entities
 _offsets_and_label = attrgetter("start", "end", "label")  # the `_span_key` of a link
-# With id, in_ents, candidates, facts, kb, nil_threshold, probability.
+# With id, in_ents and facts; if it is not from a span group, also with candidates, kb,
+# nil_threshold and probability.
 Record = dict[str, Any]
 
 # Never outdated: spaCy changes the text of empty documents only, and merging or splitting tokens
@@ -242,7 +243,7 @@ def set_links(
         known = set(old_keys).difference(map(tuple, (old.attrs if old else {}).get(_ADDED, ())))
         attrs[_ADDED] = [list(key) for key in keys if key not in known]
     probabilities = attrs.get("scores", ())
-    spans, records = [], []
+    spans, records, stored = [], [], []
     for number, link in enumerate(links):
         key, kb_id = keys[number], "|".join(link.ids) or NIL
         if (span := doc.char_span(link.start, link.end)) is None:
@@ -256,11 +257,12 @@ def set_links(
         record |= {"kb": next((c.kb for c in link.candidates), "") or kb}
         record["nil_threshold"] = nil_threshold
         record["probability"] = probabilities[number] if len(probabilities) == len(links) else None
-        records.append([*key, record])
-    attrs |= {_LINKS: records, _FROM_ENTS: from_ents}
+        records.append(record)
+        stored.append([*key, {"id": kb_id, "facts": record["facts"]}])
+    attrs |= {_LINKS: stored, _FROM_ENTS: from_ents}
     _forget_records(doc, spans_key)
-    for start, end, label, record in records:
-        _add_record(doc, (start, end, label), spans_key, record)
+    for key, record in zip(keys, records, strict=True):
+        _records_at(doc, key)[spans_key] = record
     doc.spans[spans_key] = SpanGroup(doc, name=spans_key, attrs=attrs, spans=spans)
 
 
@@ -269,18 +271,23 @@ def _value_key(start: int, end: int) -> tuple[str, str, int, int]:
     return "._.", RECORDS, start, end
 
 
-def _add_record(doc: Doc, key: tuple[int, int, str], spans_key: str, record: Record) -> None:
+def _value_keys(doc: Doc) -> list[Any]:
+    """Return the keys of all values of the extension."""
+    values: dict[Any, Any] = doc.user_data
+    return [key for key in values if isinstance(key, tuple) and key[:2] == ("._.", RECORDS)]
+
+
+def _records_at(doc: Doc, key: tuple[int, int, str]) -> dict[str, Record]:
+    """Return the records for offsets and a label, by their span groups, to add to."""
     start, end, label = key
     values: dict[Any, Any] = doc.user_data
-    value = values.setdefault(_value_key(start, end), {})
-    value.setdefault(label, {})[spans_key] = record
+    records: dict[str, Record] = values.setdefault(_value_key(start, end), {}).setdefault(label, {})
+    return records
 
 
 def _forget_records(doc: Doc, spans_key: str) -> None:
     """Remove a span group's records, before it is linked again."""
-    for key in [
-        key for key in doc.user_data if isinstance(key, tuple) and key[:2] == ("._.", RECORDS)
-    ]:
+    for key in _value_keys(doc):
         labels = {
             label: others
             for label, records in doc.user_data[key].items()
@@ -320,11 +327,11 @@ def record_of(span: Span, spans_key: str = "") -> Record | None:
 def _records_of_groups(span: Span) -> dict[str, Record]:
     """Return a span's records, restored from the groups of a DocBin without user data."""
     doc = span.doc
-    values: dict[Any, Any] = doc.user_data
-    if not any(isinstance(key, tuple) and key[:2] == ("._.", RECORDS) for key in values):
+    if not _value_keys(doc):
         for spans_key, group in doc.spans.items():
-            for *key, record in group.attrs.get(_LINKS, ()):
-                _add_record(doc, tuple(key), spans_key, record)
+            for start, end, label, record in group.attrs.get(_LINKS, ()):
+                _records_at(doc, (start, end, label))[spans_key] = dict(record)
+    values: dict[Any, Any] = doc.user_data
     value = values.get(_value_key(span.start_char, span.end_char), {})
     records: dict[str, Record] = value.get(span.label_, {})
     return records
@@ -373,10 +380,10 @@ def set_fact(doc: Doc, name: str, values: Sequence[Any], *, spans_key: str) -> N
     for *key, record in group.attrs.get(_LINKS, ()):
         stored[tuple(key)] = record
     for span, value in zip(group, values, strict=True):
-        record = stored.setdefault(_span_key(span), {"id": span.kb_id_})
-        facts = record.setdefault("facts", {})
+        new = {"id": span.kb_id_, "facts": {}}
+        facts = stored.setdefault(_span_key(span), new)["facts"]
         facts[name] = declared.moved(value, -span.start_char)
-        _add_record(doc, _span_key(span), spans_key, record)
+        _records_at(doc, _span_key(span)).setdefault(spans_key, dict(new))["facts"] = facts
     group.attrs[_LINKS] = [[*key, record] for key, record in stored.items()]
 
 
@@ -409,8 +416,9 @@ def set_links_as_ents(doc: Doc, *, spans_key: str) -> None:
 def _mark_as_entities(doc: Doc, spans_key: str) -> None:
     """Mark the records of the linker that set the ids of the entities."""
     for key, group in doc.spans.items():
-        for *_, record in group.attrs.get(_LINKS, ()):
-            record["in_ents"] = key == spans_key
+        for start, end, label, stored in group.attrs.get(_LINKS, ()):
+            for record in (stored, _records_at(doc, (start, end, label))[key]):
+                record["in_ents"] = key == spans_key
 
 
 def likeliest(spans: Iterable[ScoredSpan]) -> list[ScoredSpan]:

@@ -235,13 +235,13 @@ def candidate_cells(candidate: ExplainedCandidate) -> tuple[str, ...]:
 
 
 def explain_span(span: Span) -> Explanation | None:
-    """Explain a linked span from the record in its document; None if it is not a mention.
+    """Explain a linked span from the record in its document; None if that has no candidates.
 
     The pipeline is not needed. If its knowledge base is not open, matched names are shown instead
     of preferred names.
     """
     record = record_of(span)
-    if record is None:
+    if record is None or "candidates" not in record:
         return None
     kb: Any = None
     with suppress(BioelError):  # it may not be open in this process
@@ -334,16 +334,16 @@ def _get_concept_id(span: Span) -> str | None:
     return ids[0] if ids else None
 
 
-def _stored_record(span: Span) -> Record | None:
-    """Return the record of a span, with a warning if a linked span has lost its record."""
+def _stored_record(span: Span, part: str = "facts") -> Record | None:
+    """Return the record of a span, with a warning if a linked span has lost a part of it."""
     record = record_of(span)
-    if record is None and span.kb_id:
+    if span.kb_id and part not in (record or ()):
         warnings.warn(Warnings.W324.format(text=span.text[:40]), stacklevel=4)
     return record
 
 
 def _get_candidates(span: Span) -> tuple[Candidate, ...]:
-    record = _stored_record(span)
+    record = _stored_record(span, "candidates")
     return () if record is None else link_of(span, record).candidates
 
 

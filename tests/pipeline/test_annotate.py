@@ -1,5 +1,7 @@
 """Links, gold mentions and mentions to link, on a Doc."""
 
+from dataclasses import replace
+
 import pytest
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
@@ -96,7 +98,7 @@ def test_a_link_off_the_tokens(doc):
 
 
 def through_docbin(doc: Doc) -> Doc:
-    data = DocBin(docs=[doc]).to_bytes()
+    data = DocBin(docs=[doc], store_user_data=True).to_bytes()
     return next(DocBin().from_bytes(data).get_docs(blank().vocab))
 
 
@@ -105,6 +107,15 @@ def test_links_travel_with_the_doc(doc, way):
     copy = way(doc)
     assert get_links(copy) == LINKS
     assert copy.spans["bioel"][0]._.candidates == (NEPHRITIS, KIDNEY)
+
+
+def test_a_docbin_without_user_data_keeps_links_without_candidates(doc):
+    copy = next(DocBin().from_bytes(DocBin(docs=[doc]).to_bytes()).get_docs(blank().vocab))
+    assert get_links(copy) == [replace(link, candidates=()) for link in LINKS]
+    span = copy.spans["bioel"][0]
+    with pytest.warns(UserWarning, match=r"\[W324\].*store its user data"):
+        assert span._.candidates == ()
+    assert span._.explanation is None
 
 
 def test_scores_of_the_detector_stay_with_its_spans(doc):

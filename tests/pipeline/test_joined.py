@@ -212,7 +212,8 @@ def test_cross_references_are_read_where_the_knowledge_base_is(folders):
     doc = nlp(TEXT)
     [fever] = pickle.loads(pickle.dumps(doc.ents[0]._.candidates))
     assert (fever.id, fever.xrefs) == ("D:1", ("U:1",))
-    stored = next(DocBin().from_bytes(DocBin(docs=[doc]).to_bytes()).get_docs(nlp.vocab))
+    data = DocBin(docs=[doc], store_user_data=True).to_bytes()
+    stored = next(DocBin().from_bytes(data).get_docs(nlp.vocab))
     assert [link.candidates[0].xrefs for link in get_links(stored)] == [("U:1",), (), ("U:3",)]
     assert Candidate("D:0", 1.0, kb=fever.kb).xrefs == ()
     with pytest.raises(BioelError, match=r"\[B320\] .*fingerprint 0123"):

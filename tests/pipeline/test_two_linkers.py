@@ -37,7 +37,8 @@ def test_each_span_has_the_candidates_of_its_linker(nlp, nil_threshold):
     for name in ("bioel_linker", "mine"):
         nlp.get_pipe(name).cfg["nil_threshold"] = nil_threshold
     doc = nlp("aspirin")
-    (again,) = DocBin().from_bytes(DocBin(docs=[doc]).to_bytes()).get_docs(nlp.vocab)
+    stored = DocBin(docs=[doc], store_user_data=True).to_bytes()
+    (again,) = DocBin().from_bytes(stored).get_docs(nlp.vocab)
     for found in (doc, again):
         for key, id in (("mesh", "MESH:D001241"), ("my", "MINE:1")):
             assert first_ids(found.spans[key]) == [id]

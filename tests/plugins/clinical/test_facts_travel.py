@@ -80,13 +80,20 @@ def joined_behind_another(doc: Doc) -> Doc:
     return Doc.from_docs([Doc(doc.vocab, words=[t.text for t in first]), doc])
 
 
-WAYS = [copied, pickled, through_bytes, through_docbin, through_docbin_with_user_data]
+WAYS = [copied, pickled, through_bytes, through_docbin_with_user_data]
 
 
 @pytest.mark.parametrize("way", [*WAYS, joined_behind_another])
 def test_a_doc_that_is_copied_stored_or_joined(doc, way):
     after = way(doc)  # a span group does not keep its Doc alive
     assert facts_by_text(after.spans["bioel"]) == facts_by_text(doc.spans["bioel"])
+
+
+def test_a_docbin_without_user_data_keeps_the_facts(doc):
+    after = through_docbin(doc)
+    for found, span in zip(after.spans["bioel"], doc.spans["bioel"], strict=True):
+        for name in ("cui", *FLAGS):
+            assert found._.get(name) == span._.get(name)
 
 
 def filtered(doc: Doc) -> list[Span]:
