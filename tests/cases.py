@@ -5,7 +5,7 @@ A file has three parts:
 kbs: Lists of concepts. `a+b` is a knowledge base of both lists. Without an id, concepts are X:00,
     X:01 and so on.
 pipelines: Settings of `bioel_linker`, with knowledge bases by their names; `starter`: changes of
-    the settings of the starter.
+    the settings of the starter; `load`: a knowledge base to load as a pipeline.
 groups: Cases with a name and what they are about. What a group says holds for all of its cases that
     do not say otherwise: `check` (a function of the tests), `expected` (its result), `why`, and
     what the function takes, such as `pipeline`, `text` and `labels` (label of a string, wherever
@@ -69,6 +69,8 @@ class Cases:
         settings = self._data["pipelines"][name]
         if "starter" in settings:
             return spacy_bioel.load(config=settings["starter"])
+        if "load" in settings:
+            return spacy_bioel.load(self.kb(settings["load"]).path)
         kb = settings["kb"]
         folders = (
             str(self.kb(kb).path)

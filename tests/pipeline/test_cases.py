@@ -1,0 +1,88 @@
+"""Tokens, names of a knowledge base, and links of a text are as cases.yml says."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cases import Cases, check
+from tiny import blank
+
+from spacy_bioel.dictionary.lookup import DictionaryLookup
+from spacy_bioel.settings import DictionarySettings
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*W323")
+CASES = Cases(Path(__file__).with_name("cases.yml"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _folder(tmp_path_factory) -> None:
+    CASES.folder = tmp_path_factory.mktemp("cases")
+
+
+def by_words(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return what belongs to each string: a list if the string occurs several times."""
+    found: dict[str, Any] = {}
+    for words, value in pairs:
+        found.setdefault(words, []).append(value)
+    return {words: of[0] if len(of) == 1 else of for words, of in found.items()}
+
+
+@cache
+def lookup_in(kb: str) -> DictionaryLookup:
+    return DictionaryLookup(CASES.kb(kb))
+
+
+def found(text: str, kb: str, **options: bool) -> list[tuple[str, int]]:
+    """Return words, and the row of the name that a dictionary finds in them."""
+    doc = blank().make_doc(text)
+    (names,) = lookup_in(kb).find([doc], DictionarySettings(**options))
+    return [(doc[name.first : name.last + 1].text, name.row) for name in names]
+
+
+def names(text: str, kb: str, **options: bool) -> dict[str, Any]:
+    return by_words([(word, CASES.kb(kb).name(row)) for word, row in found(text, kb, **options)])
+
+
+def concepts(text: str, kb: str) -> dict[str, Any]:
+    """Return the preferred name of the first concept of each name."""
+    opened = CASES.kb(kb)
+    rows = [(words, int(opened.concepts_of_names([row])[1][0])) for words, row in found(text, kb)]
+    return by_words([(words, opened.preferred_name(row)) for words, row in rows])
+
+
+def linked(pipeline: str, text: str, labels: Any = None, of: str = "") -> dict[str, Any]:
+    """Return the ids of mentions that have one."""
+    links = CASES.links(pipeline=pipeline, text=text, labels=labels or {}, of=of)
+    return {words: ids for words, ids in links.items() if ids != "NIL"}
+
+
+def linked_names(pipeline: str, text: str) -> dict[str, Any]:
+    kb: Any = CASES.nlp(pipeline).get_pipe("bioel_linker").kb  # type: ignore[attr-defined]
+    ids = linked(pipeline, text)
+    return {words: kb.preferred_name(kb.find(id)) for words, id in ids.items()}
+
+
+def labelled(pipeline: str, text: str, labels: Any = None) -> dict[str, Any]:
+    """Return the label and the id of each mention."""
+    doc = CASES.nlp(pipeline)(CASES.doc(pipeline, text, labels or {}))
+    return by_words([(s.text, f"{s.label_} {s.kb_id_}") for s in doc.spans["bioel"]])
+
+
+CHECKS = {
+    "tokens": lambda text: [token.text for token in blank().make_doc(text)],
+    "names": names,
+    "name_list": lambda text, kb: [CASES.kb(kb).name(row) for _, row in found(text, kb)],
+    "words": lambda text, kb: [words for words, _ in found(text, kb)],
+    "concepts": concepts,
+    "links": CASES.links,
+    "linked": linked,
+    "linked_words": lambda **case: [*linked(**case)],
+    "linked_names": linked_names,
+    "labelled": labelled,
+}
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_case(case):
+    check(case, CHECKS)
