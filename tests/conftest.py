@@ -15,7 +15,6 @@ ALL = ("clinical", "contextual", "curation", "service", "spark")
 NEED = {
     "test_expressions.py": ["clinical"],
     "test_mistakes.py": ALL,
-    "test_notes_data.py": ["clinical"],
     "test_pretraining.py": ["contextual"],
     "test_prose.py": ALL,
     "test_reference.py": ALL,

@@ -1,4 +1,4 @@
-"""The spaCy project: the whole workflow on test-sized settings, and what project.yml declares."""
+"""The project makes a tested package of a corpus, and does again only what has changed."""
 
 import json
 import shlex
@@ -64,6 +64,7 @@ def read(path: Path) -> Any:
     return json.loads(path.read_text("utf8"))
 
 
+@pytest.mark.slow
 def test_package_holds_pipeline_and_knowledge_base(folder):
     with zipfile.ZipFile(folder / WHEEL) as wheel:
         names = wheel.namelist()
@@ -75,6 +76,7 @@ def test_package_holds_pipeline_and_knowledge_base(folder):
     assert "\nSummary: Demo, do not use for real work: " in metadata
 
 
+@pytest.mark.slow
 def test_demo_has_links(folder):
     records = list(srsly.read_jsonl(folder / "metrics/embedded/demo.jsonl"))
     dev = list(srsly.read_jsonl(folder / "corpus/embedded/dev.jsonl"))
@@ -83,6 +85,7 @@ def test_demo_has_links(folder):
     assert ("digoxin", "MESH:D004077") in found
 
 
+@pytest.mark.slow
 def test_metrics_name_their_protocols(folder):
     rows = read(folder / "metrics/embedded/dev.json")
     protocols = "mention end_to_end partial_binary partial_fractional gold gold_any"
@@ -93,6 +96,7 @@ def test_metrics_name_their_protocols(folder):
     assert found["end_to_end"]["value"] > 50.0
 
 
+@pytest.mark.slow
 def test_the_card_says_what_was_measured_and_that_it_is_a_demo(folder):
     final = folder / "models/embedded/final"
     card, meta = (final / "README.md").read_text("utf8"), read(final / "meta.json")
@@ -115,6 +119,7 @@ def test_the_card_says_what_was_measured_and_that_it_is_a_demo(folder):
     assert "train 70 documents, 1,649 mentions; dev 15 documents, 370 mentions" in card
 
 
+@pytest.mark.slow
 def test_tuning_maximised_what_evaluate_reports(folder):
     rows = read(folder / "metrics/embedded/dev.json")
     measured = {(r["protocol"], r["metric"]): r["value"] for r in rows if not r["label"]}
@@ -129,6 +134,7 @@ def test_tuning_maximised_what_evaluate_reports(folder):
         assert 0 < one["cross_fitted"] < 100
 
 
+@pytest.mark.slow
 def test_training_was_shown_no_test_documents(folder):
     config = load_config(folder / "models/embedded/config.cfg", interpolate=False)
     assert config["paths"] == {
@@ -143,6 +149,7 @@ def test_training_was_shown_no_test_documents(folder):
     assert files == ["dev.jsonl", "dev.spacy", "train.spacy"]
 
 
+@pytest.mark.slow
 def test_second_run_skips_what_is_done(folder):
     done = run_all(folder)
     assert done.returncode == 0

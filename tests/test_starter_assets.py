@@ -1,12 +1,10 @@
-"""Names that training/scripts/starter.py adds, and the files of spacy_bioel/assets."""
+"""The steps that write spacy_bioel/assets choose the right names, and the files have them."""
 
-import gzip
 import json
 import lzma
 import shutil
 from typing import Any
 
-import drugs
 import numpy as np
 import pytest
 import spacy
@@ -14,12 +12,12 @@ import srsly
 import starter
 from safetensors.numpy import load, load_file, save_file
 from spacy.training import Example
+from tiny import DETECTOR
 
 from spacy_bioel.corpus import docs_to_bin
 from spacy_bioel.factories import LINKER_MODEL
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
-from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vectors import ExactIndex, quantize
 from spacy_bioel.linking.starter import read_starter_encoder, starter_alias_table
 from spacy_bioel.mentions.pipe import MentionDetector
@@ -27,19 +25,6 @@ from spacy_bioel.models.name_encoder import build_rescnn_v1, encode_names
 from spacy_bioel.models.torch_io import weights_from_bytes, weights_to_bytes
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import Concept
-
-
-@pytest.mark.parametrize(
-    ("preferred", "expected"),
-    [
-        ("Lung Neoplasms", ["Lung Cancer", "Lung Tumor"]),
-        ("Neoplasms", []),
-        ("Neoplasms, Germ Cell and Embryonal", []),
-        ("Cystic, Mucinous, and Serous Neoplasms", []),
-    ],
-)
-def test_names_of_cancer(preferred, expected):
-    assert starter.names_of_cancer(preferred) == expected
 
 
 def test_names_of_diseases_elsewhere():
@@ -79,61 +64,11 @@ def test_names_of_diseases_elsewhere():
     ]
 
 
-SSSOM = """\
-# curie_map:
-subject_id\tsubject_label\tpredicate_id\tobject_id
-MONDO:1\talkaptonuria\tskos:exactMatch\tmesh:D1
-MONDO:1\talkaptonuria\tskos:exactMatch\tOMIM:203500
-MONDO:2\tC7 deficiency\tskos:exactMatch\tmesh:C9
-MONDO:2\tC7 deficiency\tskos:broadMatch\tOMIM:1
-MONDO:3\tCole-Carpenter syndrome\tskos:exactMatch\tOMIM:112240
-MONDO:3\tCole-Carpenter syndrome\tskos:exactMatch\tORPHANET:2050
-MONDO:3\tCole-Carpenter syndrome\tskos:exactMatch\tMEDGEN:5
-"""
 MAPPINGS = {
     "MONDO:1": ["MESH:D1", "OMIM:203500"],
     "MONDO:2": ["MESH:C2"],
     "MONDO:3": ["OMIM:112240", "ORPHANET:2050"],
 }
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_mappings_of_mondo(tmp_path, packed):
-    path = tmp_path / ("mondo.sssom.tsv" + ".gz" * packed)
-    path.write_bytes(gzip.compress(SSSOM.encode()) if packed else SSSOM.encode())
-    assert starter.read_mappings([path], {"MESH:C9": "MESH:C2"}) == MAPPINGS
-
-
-def test_records_of_diseases_that_are_also_mapped_to_a_protein(tmp_path):
-    descriptors = [
-        Concept("MESH:D10", ("Deficiency Diseases",), types=("C18", "C")),
-        Concept("MESH:D11", ("Complement C7",), types=("D12", "D")),
-    ]
-    build_kb(descriptors, tmp_path / "kb")
-    both = ("MESH:D10", "MESH:D11")
-    records = [
-        Concept("MESH:C2", ("C7 deficiency", "Known"), parents=both),
-        Concept("MESH:C3", ("C8 protein",), parents=both),
-        Concept("MESH:C4", ("C9 deficiency",), parents=both[:1]),
-        Concept("MESH:C5", ("C6 protein",), parents=both[1:]),
-    ]
-    kb = KnowledgeBase.open(tmp_path / "kb")
-    assert list(starter.rare_diseases(records, kb, {"known"}, MAPPINGS)) == [
-        Concept("MESH:C2", ("C7 deficiency",), ("C",)),
-        Concept("MESH:C4", ("C9 deficiency",), ("C",)),
-    ]
-
-
-def test_cross_references_of_diseases():
-    concepts = [
-        Concept("MESH:D1", ("Alkaptonuria",), types=("C",)),
-        Concept("MESH:C2", ("C7 deficiency",), types=("D",)),
-        Concept("MESH:D4", ("Gout",), types=("C",)),
-    ]
-    # Two concepts of MONDO that are the same disease of MeSH: neither is.
-    mappings = MAPPINGS | dict.fromkeys(("MONDO:4", "MONDO:5"), ["MESH:D4"])
-    found = [concept.xrefs for concept in starter.with_xrefs(concepts, mappings)]
-    assert found == [("OMIM:203500", "MONDO:1"), (), ()]
 
 
 def test_diseases_that_mesh_lacks():
@@ -204,27 +139,6 @@ def test_diseases_of_the_bundled_names():
     assert not [name for row in omim for name in row["names"] if name.isupper()]
 
 
-def test_short_forms_of_chemicals(monkeypatch, tmp_path):
-    monkeypatch.setattr(drugs, "CHEMICALS", tmp_path / "chemicals.tsv")
-    drugs.CHEMICALS.write_text("Calcium Chloride\tCaCl2\nGlutathione\tGSH|G-SH\nthiocyanate\t\n")
-    assert drugs.read_chemicals() == {
-        "calcium chloride": ["CaCl2", "CaCl(2)"],
-        "glutathione": ["GSH", "G-SH"],
-        "thiocyanate": [],
-    }
-
-
-def test_brands_and_codes_of_substances(tmp_path):
-    rows = [("Name", "TYPE", "UNII", "Display Name")]
-    names = "XYZOL|bn,XYZOL IV|bn,MY XYZOL|bn,AB-1234|cd,AB1234|cd,BAY 43-9006|cd,NSC-987|cd"
-    rows += [(*name.split("|"), "1", "XYZOLUM") for name in names.split(",")]
-    path = tmp_path / "UNII_Names.txt"
-    path.write_text("".join("\t".join(row) + "\n" for row in rows))
-    (substance,) = drugs.read_substances(path)
-    assert set(substance.brands) == {"Xyzol"}
-    assert set(substance.codes) == {"AB1234", "AB-1234", "BAY43-9006", "BAY-43-9006"}
-
-
 def test_the_alias_table_does_not_overrule_names(project):
     concepts = [
         Concept("MESH:D1", ("Statins",), types=("D",)),
@@ -251,7 +165,7 @@ def test_the_alias_table_does_not_overrule_names(project):
 
 def test_a_label_that_only_helped_is_dropped_and_weights_are_mixed(project, monkeypatch):
     nlp = spacy.blank("en")
-    detector = nlp.add_pipe("bioel_mentions")
+    detector = nlp.add_pipe("bioel_mentions", config=DETECTOR)
     doc = nlp.make_doc("BRCA1 in mice")
     doc.spans["bioel_gold"] = [
         spacy.tokens.Span(doc, start, start + 1, label)

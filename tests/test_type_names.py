@@ -1,4 +1,4 @@
-"""Names of genes, organisms and cell lines that training/scripts/type_names.py writes."""
+"""The step starter-types reads the tables of genes and cell lines as their sources publish them."""
 
 import gzip
 import json
@@ -26,7 +26,6 @@ OF_MICE = (
     "10090\t12\tGm1234\t-\t-\tpredicted gene 1234\tprotein-coding\t-\t-\n"
     "10090\t13\t1700001A01Rik\t-\t-\tRIKEN cDNA\tprotein-coding\t-\t-\n"
 )
-CELLS = type_names._CELL_NAMES
 LEGENDS = """\
 1|t|HeLa cells and HELA and fibroblasts and HEK293.
 1|a|None.
@@ -100,19 +99,6 @@ def test_genes_that_are_transcribed(tmp_path):
     )
 
 
-def test_names_that_texts_have_of_organisms(tmp_path, monkeypatch):
-    of_texts = tmp_path / "organisms.tsv"
-    monkeypatch.setattr(type_names, "_ORGANISM_NAMES", of_texts)
-    of_texts.write_text("3052230\tHCV|Hepatitis C virus\t11103\n10407\tHBV\n")
-    assert type_names.names_of_texts() == {
-        "3052230": (["HCV", "Hepatitis C virus"], ["11103"]),
-        "10407": (["HBV"], []),
-    }
-    retired = Concept("NCBITaxon:11103", (), replaced_by="NCBITaxon:3052230")
-    assert type_names.retired([]) == [retired]
-    assert type_names.retired([Concept("NCBITaxon:11103", ("HCV",))]) == []
-
-
 def test_cell_lines_of_training_documents(tmp_path, monkeypatch):
     (tmp_path / "bioid_figures.PubTator.txt.gz").write_bytes(gzip.compress(LEGENDS.encode()))
     of_efo = {"name": "K562 cell", "synonyms": ["K-562"], "xrefs": [{"id": "CVCL_0004"}]}
@@ -131,32 +117,6 @@ def test_cell_lines_of_training_documents(tmp_path, monkeypatch):
         {"id": "CVCL_0465", "names": ["OVCAR-3", "OVCAR3"], "types": ["CellLine"]},
         {"id": "CVCL_1511", "names": ["NCI-H1975", "H1975", "NCIH1975"], "types": ["CellLine"]},
     ]
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        (
-            "flybase_synonyms.tsv",
-            "text\tcurie\tname\nblack\tflybase:FBgn1\tb\nCG12\tflybase:FBgn1\tb\n",
-        ),
-        (
-            "fb_synonym_fb_2026_01.tsv",  # as FlyBase publishes it
-            "## FlyBase synonym table\n##primary_FBid\torganism_abbreviation\tcurrent_symbol\t"
-            "current_fullname\tfullname_synonym(s)\tsymbol_synonym(s)\n"
-            "FBgn1\tDmel\tb\tblack\tsaid-1\tCG12|bl\n",
-        ),
-    ],
-)
-def test_names_of_fly_genes(tmp_path, name, content):
-    (tmp_path / name).write_text(content)
-    genes = [
-        Concept("NCBIGene:1", ("b", "bl"), ("Gene", "NCBITaxon:7227"), xrefs=("FLYBASE:FBgn1",)),
-        Concept("NCBIGene:2", ("ABC1",), ("Gene", "NCBITaxon:559292")),
-    ]
-    fly, yeast = type_names._with_flybase_names(genes, str(tmp_path))
-    assert fly.names == ("b", "bl", "black")
-    assert yeast.types == ("Gene", "NCBITaxon:4932")
 
 
 OF_RATS = "#COLUMN INFORMATION:\n#1\tGENE_RGD_ID\nGENE_RGD_ID\tSYMBOL\tNCBI_GENE_ID\tOLD_SYMBOL\n"
@@ -178,57 +138,3 @@ def test_tables_as_their_sources_publish_them(tmp_path):
     worm = Concept("NCBIGene:51", ("abc-1",), ("Gene", "NCBITaxon:6239"))
     assert list(type_names._genes_of_hcop(data)) == [worm]
     assert list(type_names._cells_of_depmap(data)) == [("CVCL_0465", ["OVCAR-3", "OVCAR3"])]
-
-
-def test_symbols_of_orthologs(tmp_path, monkeypatch):
-    rows = [
-        ("9913", "12", "LYZ1|LYS"),
-        ("9913", "11", "LYZ1"),  # the oldest gene has the symbol
-        ("9823", "13", "LYS"),
-        ("9823", "14", "LOC14"),
-        ("6239", "15", "lys-1"),
-    ]
-    lines = ["#tax_id\tGeneID\tSymbols", *map("\t".join, rows)]
-    (tmp_path / "homologs.tsv").write_text("\n".join(lines))
-    # HCOP lacks thale cress, where several genes share a symbol.
-    of_homologene = [("3702", "21", "PAP1"), ("3702", "22", "PAP1"), ("3702", "23", "FLC")]
-    monkeypatch.setattr(type_names, "_homologene", lambda _: of_homologene)
-    asset = Path("spacy_bioel/assets/ortholog_symbols.tsv.xz")
-    written_bytes = set()
-    for _ in range(2):
-        type_names.orthologs(tmp_path, data=str(tmp_path))
-        written_bytes.add(asset.read_bytes())
-    table = [line.split("\t") for line in lzma.decompress(asset.read_bytes()).decode().split("\n")]
-    assert len(written_bytes) == 1
-    assert table == [
-        ["symbol", "9913", "9823", "9031", "9615", "8364", "3702"],
-        ["flc", "", "", "", "", "", "23"],
-        ["lys", "12", "13", "", "", "", ""],
-        ["lyz1", "11", "", "", "", "", ""],
-    ]
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("publications_human.tsv", "#GeneID\tSymbol\tpublications\n1\tABC1\t20\n2\tABC1P\t19\n"),
-        (
-            "gene2pubmed",  # with mouse genes, and a line for each article
-            "#tax_id\tGeneID\tPubMed_ID\n10090\t11\t7\n9606\t2\t8\n"
-            + "".join(f"9606\t1\t{n}\n" for n in range(20)),
-        ),
-    ],
-)
-def test_publications(tmp_path, name, content):
-    (tmp_path / name).write_text(content)
-    (tmp_path / "Homo_sapiens.gene_info").write_text(GENES)
-    type_names.publications(data=str(tmp_path))
-    packed = Path("spacy_bioel/assets/gene_publications.json.gz").read_bytes()
-    assert json.loads(gzip.decompress(packed)) == {"abc1": 3.0}
-
-
-def test_ids_of_cell_lines_have_a_source():
-    rows = [line.split("\t") for line in CELLS.read_text("utf8").splitlines()]
-    sources = {source for *_, of_line in rows for source in of_line.split("|")}
-    assert sources == {"Cellosaurus 55", "BioID", "BioRED", "EFO", "DepMap"}
-    assert len({id for id, *_ in rows}) == len(rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
+from functools import cache
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,12 @@ MISSING = (
 )
 
 
+@cache
+def parse_yaml(text: str) -> Any:
+    """Parse YAML, once for each text, since that takes half a second. The result is shared."""
+    return srsly.yaml_loads(text)
+
+
 class Finder:
     """Finder of files by name, in some folders or at the addresses of project.yml."""
 
@@ -33,7 +40,7 @@ class Finder:
         self.may_download = may_download
         self.urls: dict[str, str] = {}
         if may_download:
-            for asset in srsly.read_yaml("project.yml").get("assets", []):
+            for asset in parse_yaml(Path("project.yml").read_text(encoding="utf8")).get("assets", []):
                 self.urls[Path(asset["dest"]).name] = asset["url"]
 
     def find(self, pattern: str) -> Path | None:

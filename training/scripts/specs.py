@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 
-import srsly
-from corpus_files import Spec
+from corpus_files import Spec, parse_yaml
 
 from spacy_bioel.errors import BioelError
 
@@ -67,11 +67,11 @@ def load_spec(corpus: str, *, fold: str = "*") -> Spec:
         specs = [load_spec(part, fold=fold) for part in parts_of(corpus)]
         types = {label: t for spec in reversed(specs) for label, t in spec["label_types"].items()}
         return {"prefix": "", "label_types": types, "settings": specs[0]["settings"]}
-    specs = srsly.yaml_loads(CORPORA.read_text(encoding="utf8").replace("{fold}", fold))
+    specs = parse_yaml(CORPORA.read_text(encoding="utf8").replace("{fold}", fold))
     if corpus not in specs:
         known = ", ".join(specs)
         raise BioelError(UNKNOWN.format(corpus=corpus, path=CORPORA, known=known))
-    return {"prefix": "", "label_types": {}, "settings": {}} | specs[corpus]
+    return {"prefix": "", "label_types": {}, "settings": {}} | deepcopy(specs[corpus])
 
 
 def check_entry(corpus: str, spec: Spec) -> None:
