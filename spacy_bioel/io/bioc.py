@@ -11,16 +11,8 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.io.jsonl import parse_json
-from spacy_bioel.io.open import (
-    Place,
-    StrPath,
-    check_words,
-    iter_xml,
-    open_text,
-    parse_ids,
-    skip_if_bad,
-)
+from spacy_bioel.io.jsonl import read_json
+from spacy_bioel.io.open import Place, StrPath, check_words, iter_xml, parse_ids, skip_if_bad
 from spacy_bioel.types import AnnotatedText, Mention
 
 # Lower-case keys of infons that contain ids, and the ids' vocabulary; "": the caller's prefix.
@@ -48,7 +40,7 @@ def read_bioc_xml(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]
         with skip_if_bad(Place(path)):
             yield _bioc_document(path, element.findtext("id"), partial(_from_xml, element), prefix)
     if not has_documents:
-        raise BioelError(Errors.B115.format(path=path, error="no <document> element"))
+        raise BioelError(Errors.B115.format(path=path, found="no <document> element"))
 
 
 def read_bioc_json(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]:
@@ -57,18 +49,13 @@ def read_bioc_json(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText
     Arguments, results and errors are the same as for `read_bioc_xml`. The whole file is read into
     memory.
     """
-    with open_text(path) as file:
-        text = file.read()
-    try:
-        content = parse_json(text)
-    except ValueError as error:
-        raise BioelError(Errors.B115.format(path=path, error=error)) from error
+    content = read_json(path, problem=Errors.B115)
     for collection in content if isinstance(content, list) else [content]:
         # The PubTator 3 service stores its documents under the "PubTator3" key.
         keys = ("documents", "PubTator3") if isinstance(collection, dict) else ()
         key = next((key for key in keys if isinstance(collection.get(key), list)), None)
         if key is None:
-            raise BioelError(Errors.B115.format(path=path, error="no 'documents' list"))
+            raise BioelError(Errors.B115.format(path=path, found="no 'documents' list"))
         for raw in collection[key]:
             doc_id = raw.get("id") if isinstance(raw, dict) else None
             with skip_if_bad(Place(path)):

@@ -68,10 +68,10 @@ def _depth(value: object, level: int = 0) -> int:
     return max((_depth(nested, level + 1) for nested in values), default=level + 1)
 
 
-def iter_json_object(path: StrPath, *, problem: str) -> Iterator[tuple[str, Any]]:
-    """Yield the entries of the JSON object in a file, which is read into memory.
+def read_json(path: StrPath, kind: type = object, *, problem: str) -> Any:
+    """Parse the JSON in a file, which is read into memory.
 
-    problem (str): Error template, with {path} and {found}, for a file that is not a JSON object.
+    problem (str): Error template, with {path} and {found}, for a file without JSON of this kind.
     RAISES BioelError: The same errors as `open_text`; `problem`.
     """
     with open_text(path) as file:
@@ -80,9 +80,9 @@ def iter_json_object(path: StrPath, *, problem: str) -> Iterator[tuple[str, Any]
         value = parse_json(text)
     except ValueError as error:
         raise BioelError(problem.format(path=path, found=error)) from error
-    if not isinstance(value, dict):
+    if not isinstance(value, kind):
         raise BioelError(problem.format(path=path, found=f"{text.strip()[:60]!r}"))
-    yield from value.items()
+    return value
 
 
 # Keys for mentions: in our own files, in our output, in Prodigy and in doccano.

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.etree.ElementTree import Element
 
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
-from spacy_bioel.io.jsonl import iter_json_object, parse_json
+from spacy_bioel.io.jsonl import parse_json, read_json
 from spacy_bioel.io.open import (
     Place,
     StrPath,
@@ -269,7 +269,7 @@ def read_cellxgene_json(path: StrPath, *, prefix: str = "") -> Iterator[Concept]
     Deprecated terms become retired concepts, with or without a replacement. Parents are the
     ancestors at distance 1. The whole file is read into memory.
     """
-    for term_id, term in iter_json_object(path, problem=Errors.B120):
+    for term_id, term in read_json(path, dict, problem=Errors.B120).items():
         with skip_if_bad(Place(path)):
             if problem := _layout_problem(term):
                 raise BioelError(Errors.B120.format(path=path, found=f"{term_id!r} {problem}"))

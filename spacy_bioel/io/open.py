@@ -192,26 +192,20 @@ def counting_kept(records: Iterable[_Good]) -> Iterator[_Good]:
         raise BioelError(skipped.first[0])
 
 
-class skip_if_bad:
-    """Block that reads one record; inside `skipping_bad`, its errors are reported, not raised.
+@contextmanager
+def skip_if_bad(place: Place | None = None) -> Iterator[None]:
+    """Read one record in this block; inside `skipping_bad`, its errors are reported, not raised.
 
     place (Place | None): Place of the record; None if it was set when the record was read.
     """
-
-    __slots__ = ("_place",)
-
-    def __init__(self, place: Place | None = None) -> None:
-        self._place = place
-
-    def __enter__(self) -> None:
-        if self._place is not None and (skipped := _SKIPPED.get()) is not None:
-            skipped.place = self._place
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> bool:
-        if not isinstance(error, BioelError) or (skipped := _SKIPPED.get()) is None:
-            return False
+    if place is not None and (skipped := _SKIPPED.get()) is not None:
+        skipped.place = place
+    try:
+        yield
+    except BioelError as error:
+        if (skipped := _SKIPPED.get()) is None:
+            raise
         skipped.add(error)
-        return True
 
 
 _ARCHIVE_EXTRAS = re.compile(r"/$|^__MACOSX/")  # folders, and metadata that macOS adds

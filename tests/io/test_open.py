@@ -9,7 +9,7 @@ import zstandard
 from io_cases import PACK
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.io.jsonl import iter_json_object
+from spacy_bioel.io.jsonl import read_json
 from spacy_bioel.io.open import Place, curie, iter_xml, numbered_lines, parse_ids, unique_names
 
 PROBLEM = "{path}: found {found}"
@@ -66,7 +66,7 @@ def test_iter_xml_streams_and_reports_the_line(write):
     ],
 )
 def test_entries(write, content, expected):
-    assert list(iter_json_object(write(content), problem=PROBLEM)) == expected
+    assert list(read_json(write(content), dict, problem=PROBLEM).items()) == expected
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_entries(write, content, expected):
 )
 def test_errors_name_the_place(write, content, found):
     with pytest.raises(BioelError, match=f"x.txt: found {found}$"):
-        list(iter_json_object(write(content), problem=PROBLEM))
+        list(read_json(write(content), dict, problem=PROBLEM).items())
 
 
 def zipped(*names: str) -> bytes:

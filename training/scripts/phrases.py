@@ -8,7 +8,7 @@ from itertools import groupby, islice
 from pathlib import Path
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.io.jsonl import iter_json_object
+from spacy_bioel.io.jsonl import read_json
 from spacy_bioel.io.open import (
     Place,
     StrPath,
@@ -111,7 +111,7 @@ def read_name_lists(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     AskAPatient and TwADR-L distribute concept names in this layout. Names of the kind "primary"
     come first.
     """
-    for raw_id, pairs in iter_json_object(path, problem=BAD_NAMES):
+    for raw_id, pairs in read_json(path, dict, problem=BAD_NAMES).items():
         with skip_if_bad(Place(path)):
             is_list = isinstance(pairs, list) and all(isinstance(pair, list) for pair in pairs)
             if not is_list or any([*map(type, pair)] != [str, str] for pair in pairs):
