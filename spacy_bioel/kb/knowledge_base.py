@@ -1,8 +1,8 @@
 """The knowledge base: memory-mapped columns of concepts and names, and queries over them.
 
 This module defines the kinds of columns (`StringColumn`, `SortedKeys`, `Ragged`), the keys of
-names, and then `KnowledgeBase`. Large columns are not read when they are opened. Instead, each
-batch that is read is checked: the order of offsets, the range of rows and the ends of strings.
+names, and then `KnowledgeBase`. Large columns are not read when they are opened. Offsets and rows
+are checked when a column is first used, and strings whenever they are read.
 
 The 64-bit key of a normalised name is a polynomial in the hashes of its words. The keys of all
 spans in a document can therefore be computed by one vectorised recurrence, without building
@@ -33,9 +33,9 @@ from spacy_bioel.kb.columns import (
     Origin,
     RawFile,
     TensorFile,
-    entries_of,
     find_sorted,
     open_columns,
+    positions_of,
     serialized,
 )
 from spacy_bioel.kb.folder import (
@@ -53,7 +53,6 @@ from spacy_bioel.kb.spelling import Misspellings, NgramIndex, word_overlap
 from spacy_bioel.text.normalize import normalize_name, normalize_names, words_of
 from spacy_bioel.types import Concept, IntArray, KbRelease, remember
 
-_AROUND_ROW = np.arange(-1, 3)  # the two offsets of a row, and one more on each side
 _STRINGS_PER_BLOCK = 1 << 12  # strings decoded together when a whole column is read
 
 
@@ -133,7 +132,7 @@ class SortedKeys:
         keys = np.asarray(keys, dtype=np.uint64)
         rows = np.full(keys.shape, -1, dtype=np.int64)
         positions, is_known = find_sorted(self.keys, keys)
-        rows[is_known] = self._origin.rows(self._rows[positions[is_known]], below=self._below)
+        rows[is_known] = self.rows[positions[is_known]]
         return rows
 
     def find(
@@ -152,7 +151,7 @@ class SortedKeys:
             if string != strings[i]:
                 start = np.searchsorted(self.keys, keys[i])
                 end = np.searchsorted(self.keys, keys[i], side="right")
-                same_key = self._origin.rows(self._rows[start:end], below=self._below)
+                same_key = self.rows[start:end]
                 row_of = dict(zip(read(same_key.astype(np.int64)), same_key, strict=True))
                 rows[i] = row_of.get(strings[i], -1)
         return rows
@@ -165,8 +164,8 @@ class Ragged:
     below (int): Upper bound of the values, exclusive.
     least (int): Minimum number of values in a row.
     origins (Sequence[Origin]): Files of offsets and values.
-    RAISES BioelError: [B211] if the first or last offset is wrong. Methods also raise it, if they
-        read damaged values.
+    RAISES BioelError: [B211] if the first or last offset is wrong. Methods also raise it, if the
+        column is damaged.
     """
 
     def __init__(
@@ -187,24 +186,23 @@ class Ragged:
 
     def __getitem__(self, row: int) -> IntArray:
         """Return the values in a row. Shape (n_values,). RAISES IndexError: No such row."""
-        [[start, end]] = self._bounds(np.array([row], dtype=np.int64))
-        return self.values_at(slice(start, end))
+        if row < 0:
+            raise IndexError(row)
+        return self.values_at(slice(self.offsets[row], self.offsets[row + 1]))
 
     def positions_of(self, rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
         """Return the positions of the values of many rows; see `kb.columns.positions_of`."""
-        rows = np.asarray(rows, dtype=np.int64)
-        bounds = self._bounds(np.maximum(rows, 0))
-        return entries_of(bounds[:, 0], np.where(rows >= 0, bounds[:, 1] - bounds[:, 0], 0))
+        return positions_of(self.offsets, rows)
 
     def values_at(self, positions: IntArray | slice) -> IntArray:
         """Return the values at these positions. Any shape; returns the same shape."""
-        values = self._values_origin.rows(self._values[positions], below=self._below)
-        return values.astype(np.int64)
+        return self.values[positions].astype(np.int64)
 
     def first(self, rows: IntArray) -> IntArray:
         """Return the first value in each non-empty row. Any shape; returns the same shape."""
-        rows = np.asarray(rows, dtype=np.int64)
-        return self.values_at(self._bounds(rows.ravel())[:, 0].reshape(rows.shape))
+        if rows.size and rows.min() < 0:
+            raise IndexError(int(rows.min()))
+        return self.values_at(self.offsets[rows])
 
     @cached_property
     def offsets(self) -> IntArray:
@@ -215,19 +213,6 @@ class Ragged:
     def values(self) -> NDArray[np.int32]:
         """All values, checked on first access."""
         return self._values_origin.rows(self._values, below=self._below)
-
-    def _bounds(self, rows: IntArray) -> IntArray:
-        """Return the start and end of rows. Shape (n, 2). RAISES IndexError: No such row."""
-        if rows.size and int(rows.view(np.uint64).max()) >= len(self):
-            raise IndexError(f"a row is negative, or not below {len(self)}")
-        # The neighbouring offsets are compared too, which reveals nearly all damage.
-        offsets = self._offsets.take(rows[:, None] + _AROUND_ROW, mode="clip")
-        steps, end = np.diff(offsets), len(self._values)
-        grow = (steps >= 0).all() and (steps[:, 1] >= self._least).all()
-        if not grow or offsets.min(initial=0) < 0 or offsets.max(initial=end) > end:
-            expected = f"offsets that grow by {self._least} or more"
-            raise self._offsets_origin.error(Errors.B211, expected, "other offsets")
-        return offsets[:, 1:3]
 
 
 _KEY_FACTOR = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no bits

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.errors import Errors
 from spacy_bioel.kb.columns import MEMORY, Origin, entries_of, find_sorted, offsets_of
 from spacy_bioel.text.normalize import singular_of
 from spacy_bioel.types import DoubleArray, FloatArray, IntArray
@@ -116,8 +116,12 @@ class NgramIndex:
         self._grams = np.asarray(grams)
         self._rows, self._origin = rows, origin
         self._norms = np.asarray(norms)
-        self._offsets = self._origin.ends(np.asarray(offsets), end=len(rows))
-        self._are_checked = np.zeros(len(grams), dtype=bool)
+        offsets = self._origin.ends(np.asarray(offsets), end=len(rows))
+        self._offsets = self._origin.growing(offsets, least=1)
+
+    @cached_property
+    def _checked_rows(self) -> NDArray[np.int32]:
+        return self._origin.rows(self._rows, below=len(self._norms))
 
     def rarity(self, codes: IntArray) -> NDArray[np.float64]:
         """Return the inverse document frequency of codes from `name_ngrams`. Shape (n,)."""
@@ -141,10 +145,6 @@ class NgramIndex:
         unknown = n_unknown * _rarity(np.zeros(1), n_names)[0] ** 2
         query, grams = query[known], grams[known]
         starts, ends = self._offsets[grams], self._offsets[grams + 1]
-        wrong = (starts < 0) | (starts >= ends) | (ends > len(self._rows))
-        if wrong.any():
-            bounds = int(starts[wrong][0]), int(ends[wrong][0])
-            raise self._origin.error(Errors.B211, "postings from a start to an end", bounds)
         squares = _rarity(ends - starts, n_names) ** 2
         # Shared by all queries: each query resets to zero the values that it changed.
         dots = np.zeros(n_names, np.float64 if n_names <= _MAX_SCORED_NAMES else np.float32)
@@ -159,12 +159,11 @@ class NgramIndex:
     def _search_one(
         self, grams: IntArray, squares: DoubleArray, norm: float, k: int, dots: NDArray
     ) -> tuple[IntArray, DoubleArray]:
-        postings = [self._rows[s:e] for s, e in self._offsets[grams[:, None] + [0, 1]].tolist()]
-        if len(dots) <= _MAX_SCORED_NAMES:
-            for gram, rows, square in zip(grams.tolist(), postings, squares.tolist(), strict=True):
-                if not self._are_checked[gram]:  # postings are checked only the first time
-                    self._origin.rows(rows, below=len(dots))
-                    self._are_checked[gram] = True
+        is_small = len(dots) <= _MAX_SCORED_NAMES
+        all_rows = self._checked_rows if is_small else self._rows
+        postings = [all_rows[s:e] for s, e in self._offsets[grams[:, None] + [0, 1]].tolist()]
+        if is_small:
+            for rows, square in zip(postings, squares.tolist(), strict=True):
                 np.add.at(dots, rows, square)
             # Compared with one number, so that no temporary array has a float for every name.
             names = np.flatnonzero(dots >= _MIN_COSINE * norm * self._norms.min())
