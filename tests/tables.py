@@ -8,10 +8,16 @@ import srsly
 
 
 def cases(test: str, table: str) -> Any:
-    """Return a table of the file `cases.yml` in the folder of a test."""
+    """Return a table of the file `cases.yml` in the folder of a test; lists become tuples."""
     return _read(Path(test).with_name("cases.yml"))[table]
 
 
 @cache
 def _read(path: Path) -> Any:
-    return srsly.read_yaml(path)
+    return _with_tuples(srsly.read_yaml(path))
+
+
+def _with_tuples(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_tuples(inner) for key, inner in value.items()}
+    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value

@@ -24,7 +24,7 @@ CUES = cue_tables()["cues"]
 
 @pytest.mark.parametrize(("text", "expected"), cases(__file__, "assertions"))
 def test_assertions(contexts, text, expected):
-    assert [f"{c.assertion} {c.relative}".strip() for c in contexts(text)] == expected
+    assert (*(f"{c.assertion} {c.relative}".strip() for c in contexts(text)),) == expected
 
 
 def flags_of(context: Context) -> str:
@@ -36,7 +36,7 @@ def flags_of(context: Context) -> str:
 
 @pytest.mark.parametrize(("text", "expected"), cases(__file__, "flags"))
 def test_flags(contexts, text, expected):
-    assert [*map(flags_of, contexts(text))] == expected
+    assert (*map(flags_of, contexts(text)),) == expected
 
 
 @pytest.mark.parametrize("name", ["assertion_lines", "structure_lines", "notes_layout"])

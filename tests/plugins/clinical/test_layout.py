@@ -50,13 +50,13 @@ def test_items(text, expected):
 
 @pytest.mark.parametrize(("text", "expected"), cases(__file__, "heads"))
 def test_heads(text, expected):
-    assert heads(text) == expected
+    assert heads(text) == [*expected]
 
 
 @pytest.mark.parametrize(("text", "rows", "has_header"), cases(__file__, "tables"))
 def test_tables(text, rows, has_header):
     (table,) = (node for node in read_layout(text) if node.kind == "table")
-    assert [[text[slice(*cell.span)] for cell in row.parts] for row in table.parts] == rows
+    assert [[text[slice(*cell.span)] for cell in row.parts] for row in table.parts] == [*map(list, rows)]
     assert (table.head[0] < table.head[1]) == has_header
 
 

@@ -1,6 +1,7 @@
 """Pairs of a name and an id get the verdict that a curator would give."""
 
 import pytest
+from tables import cases
 
 import spacy_bioel
 from spacy_bioel.io.ontology import read_obo
@@ -58,123 +59,21 @@ def only(checker: Checker, text: str):
     return finding
 
 
-@pytest.mark.parametrize(
-    "text, verdict, name",
-    [
-        ("Seizure (HP:0001250)", "agrees", "Seizure"),
-        ("seizure [hpo:0001250]", "agrees", "seizure"),
-        ("HP:0001250", "exists", ""),
-        ("We used HP:0001250 for it.", "exists", ""),
-        ("epileptic fit, HP:0001250", "synonym", "epileptic fit"),
-        ("HP:0001250 ! Seizures", "synonym", "Seizures"),
-        ("Siezure (HP:0001250)", "close", "Siezure"),
-        ("Ataxias (HP:0001251)", "close", "Ataxias"),
-        ("Disability, intellectual, severe (HP:0010864)", "close", None),
-        ("Hypertrophic cardio myopathy (HP:0001639)", "close", None),
-        ("Renal pelvis morphology abnormal (HP:0000077)", "close", None),
-        ("Ataxia (HP:0001250)", "other concept", "Ataxia"),
-        ("Dilated cardiomyopathy (HP:0001638)", "other concept", "Dilated cardiomyopathy"),
-        ("Cardiomyopathy (HP:0001644)", "other concept", "Cardiomyopathy"),
-        ("Moderate intellectual disability (HP:0010864)", "other concept", None),
-        ("Accelerated skeletal maturation type 2 (HP:0005616)", "other concept", None),
-        ("Dysphasia (HP:0002015)", "other concept", "Dysphasia"),
-        ("Hypotrophic cardiomyopathy (HP:0001639)", "other concept", None),
-        ("No ataxia at all (HP:0001250)", "other concept", None),
-        ("Fits (HP:0009999)", "retired", "Fits"),
-        ("HP:0009999", "retired", ""),
-        ("Ataxia (HP:7654321)", "unknown id", "Ataxia"),
-        ("Seizure (HP:12)", "malformed", "Seizure"),
-        ("Seizure (HP:00012500)", "malformed", "Seizure"),
-        ("Seizure (HP:D001250)", "malformed", "Seizure"),
-        ("protein binding (GO:0005515)", "not checked", "protein binding"),
-        # A space in place of the colon, or after it.
-        ("seizure (HPO 0001250)", "agrees", "seizure"),
-        ("seizure [HP: 0001250]", "agrees", "seizure"),
-        ("seizure (HPO ID: 0001250)", "agrees", "seizure"),
-        ("seizure (HP 0001250)", "agrees", "seizure"),
-        ("HP 0001251 ! seizure", "other concept", "seizure"),
-        ("Marinesco-Sjogren syndrome (OMIM #248800)", "agrees", None),
-        ("Seizure (HPO 0001250000)", "malformed", "Seizure"),
-        # A full stop ends the name, except in a short form of a word.
-        ("HP:0001251 was mild. Seizure came later.", "exists", ""),
-        ("Dr. No (HP:0001250)", "other concept", "Dr. No"),
-        # The last words of a name, unless they are nearer to another concept.
-        ("cord torsion (MONDO:0008541)", "close", "cord torsion"),
-        ("In cord torsion (MONDO:0008541)", "close", "cord torsion"),
-        ("spermatic cord (MONDO:0008541)", "other concept", "spermatic cord"),
-        ("skeletal maturation type 2 (HP:0005616)", "other concept", None),
-        ("syndrome (MONDO:0012997)", "other concept", None),
-        # The address of a page with the id in it.
-        ("Ataxia (https://www.ebi.ac.uk/ols4/terms?obo_id=HP:0001251)", "agrees", "Ataxia"),
-        ("Ataxia (https://www.ebi.ac.uk/ols4/terms?obo_id=HP:0001250)", "other concept", "Ataxia"),
-        ("[Ataxia](https://hpo.jax.org/browse/term/HP:0001251)", "agrees", "Ataxia"),
-        ("Ataxia: https://hpo.jax.org/app/browse/term/HP:0001250", "other concept", "Ataxia"),
-        ("Ataxia (monarchinitiative.org/HP:0001251)", "agrees", "Ataxia"),
-        ("Ataxia (https://bioregistry.io/hp:0001251)", "agrees", "Ataxia"),
-        (
-            "Ataxia (https://ols/terms?iri=http%3A%2F%2Fpurl.obolibrary.org%2Fobo%2FHP_0001251)",
-            "agrees",
-            "Ataxia",
-        ),
-        ("MI (ICD-10: I21.9)", "not checked", "MI"),
-        ("MI (ICD-10-CM I21.9)", "not checked", "MI"),
-        # One of several names fits.
-        ("Ataxia (clumsy gait; HP:0001251)", "agrees", "Ataxia"),
-        ("Clumsy gait (ataxia; slow; HP:0001251)", "agrees", "ataxia"),
-        ("Ataxia (clumsy gait; HP:0001250)", "other concept", "Ataxia"),
-        ("Ataxia, HP term HP:0001251", "agrees", "Ataxia"),
-        ("Ataxia (clumsy gait), HPO id: HP:0001250", "other concept", None),
-        ("Ataxia[^1] HP:0001251", "agrees", "Ataxia"),
-        ("Ataxia[^1] (HP:0001250)", "other concept", "Ataxia"),
-        ("Seizures were absent (HP:0001250)", "synonym", "Seizures"),
-        ("Seizures were not observed (HP:0001251)", "other concept", "Seizures"),
-        ("Seizures were followed by ataxia (HP:0001250)", "other concept", "ataxia"),
-        # The label of an id is not a name.
-        ("  - HPO ID: HP:0001250", "exists", ""),
-        ("- HPO term: HP:0001250", "exists", ""),
-        ("**HP ID:** HP:0001251 **Name:** Seizure", "other concept", "Seizure"),
-        ("Name: Seizure, ID: HP:0001250", "agrees", "Seizure"),
-        ("Ataxia | HPO | HP:0001251", "agrees", "Ataxia"),
-        ("| HPO | HP:0001250 | Ataxia |", "other concept", "Ataxia"),
-    ],
-)
+@pytest.mark.parametrize("text, verdict, name", cases(__file__, "verdicts"))
 def test_verdicts(checker, text, verdict, name):
     finding = only(checker, text)
     assert finding.verdict.value == verdict
     assert name in (None, finding.name)
 
 
-@pytest.mark.parametrize(
-    "text, name",
-    [
-        ("The patient had a severe epileptic fit (HP:0001250) again.", "epileptic fit"),
-        ("Findings were short stature and dilated cardiomyopathy (HP:0001644).", None),
-        ("- **Seizure**: `HP:0001250`", "Seizure"),
-        ("1. HP:0001250 - Seizure", "Seizure"),
-        ("HP:0001250 Seizure is common.", "Seizure"),
-        ("It ended. Epileptic fit (HP:0001250)", "Epileptic fit"),
-        ("[Seizure](http://purl.obolibrary.org/obo/HP_0001250)", "Seizure"),
-        ("Seizure ([HP:0001250](http://purl.obolibrary.org/obo/HP_0001250))", "Seizure"),
-        ("https://identifiers.org/hp:0001250 (Seizure)", "Seizure"),
-        ("Diated cardiomyopathy (HP:0001644)", "Diated cardiomyopathy"),
-    ],
-)
+@pytest.mark.parametrize("text, name", cases(__file__, "running_text"))
 def test_names_in_running_text(checker, text, name):
     finding = only(checker, text)
     assert not finding.is_wrong
     assert finding.name == (name or "dilated cardiomyopathy")
 
 
-@pytest.mark.parametrize(
-    "text, right",
-    [
-        ("Marinesco-Sjogren syndrome (MONDO:0008541)", "MONDO:0009567"),
-        ("Marinesco-Sjögren syndrome (MONDO:0008541)", "MONDO:0009567"),
-        ("SRD5A3-CDG, MONDO:0012997", "MONDO:0012885"),
-        ("SHORT syndrome MONDO:0009159", "MONDO:0010026"),
-        ("The child has severe Marinesco-Sjogren syndrome (MONDO:0008541).", "MONDO:0009567"),
-    ],
-)
+@pytest.mark.parametrize("text, right", cases(__file__, "proposed"))
 def test_another_concept_is_proposed(checker, text, right):
     finding = only(checker, text)
     assert finding.verdict is IdVerdict.OTHER
@@ -380,22 +279,12 @@ def test_in_python(kbs):
     assert spacy_bioel.check("no id", kbs[0]) == []
 
 
-@pytest.mark.parametrize(
-    "name, verdicts",
-    [
-        ("Fever", ["other concept", "other concept"]),
-        ("Seizure", ["agrees", "other concept"]),
-        ("Seizures and ataxia", ["synonym", "agrees"]),
-        ("Seizure; ataxia; x", ["agrees", "agrees"]),
-        ("Dysphagia and ataxia", ["other concept", "agrees"]),
-        ("Dilated cardiomyopathy", ["other concept", "other concept"]),
-    ],
-)
+@pytest.mark.parametrize("name, verdicts", cases(__file__, "one_name"))
 def test_several_ids_in_a_cell_with_one_name(checker, tmp_path, name, verdicts):
     path = tmp_path / "a.csv"
     path.write_text(f"id,name\nHP:0001250|HP:0001251,{name}\n")
     findings = [*map(checker.check, read_pairs(path, checker.ids, values=checker.values))]
-    assert [finding.verdict.value for finding in findings] == verdicts
+    assert [finding.verdict.value for finding in findings] == [*verdicts]
     assert any(finding.name for finding in findings)
 
 
@@ -417,31 +306,7 @@ def test_long_names_and_odd_ids(checker):
         assert checker.check(Pair(Cell(id))).verdict is IdVerdict.MALFORMED
 
 
-@pytest.mark.parametrize(
-    "text, verdict",
-    [
-        ("Humans (MESH:D006801)", "not checked"),  # the bundled names are a part of MeSH
-        ("DGAT1 (NCBIGene:282609)", "not checked"),
-        ("Asthma (MESH:D061249)", "unknown id"),  # it has another id in this part
-        ("Marfan syndrome (OMIM:154700)", "agrees"),  # a cross-reference
-        ("Asthma (OMIM:154700)", "other concept"),
-        ("Asthma (MESH:D001249)", "agrees"),
-        ("asthma (MESH:D003920)", "other concept"),
-        ("asthma (MeSH: D001249)", "agrees"),
-        ("asthma [MeSH ID: D001249]", "agrees"),
-        ("asthma (MeSH D003920)", "other concept"),
-        ("E. coli (NCBITaxon:562)", "synonym"),
-        ("mouse (NCBITaxon:10090)", "close"),  # "house mouse"
-        ("mouse (NCBITaxon:10088)", "other concept"),  # "mice"
-        ("mice (NCBITaxon:10088)", "synonym"),
-        ("mice (NCBITaxon:10090)", "other concept"),  # the exact name of another concept
-        ("It grew. Asthma (MESH:D001249)", "agrees"),
-        ("St. Louis encephalitis (MESH:D004674)", "synonym"),
-        ("graft vs. host disease (MESH:D006086)", "agrees"),
-        ("MESH:D001249 - graft vs. host disease", "other concept"),
-        ("NCBITaxon:562 E. coli", "synonym"),
-    ],
-)
+@pytest.mark.parametrize("text, verdict", cases(__file__, "bundled"))
 def test_bundled_vocabularies_are_not_whole(text, verdict):
     [finding] = spacy_bioel.check(text)
     assert finding.verdict == verdict, finding

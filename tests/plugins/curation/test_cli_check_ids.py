@@ -6,6 +6,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from tables import cases
 
 from spacy_bioel.cli import main
 from spacy_bioel.kb.build import build_kb
@@ -206,39 +207,7 @@ def test_a_baseline_accepts_what_was_wrong_before(check, tmp_path):
     assert check(path, "--baseline", base)[0] == 2
 
 
-FIXES = {
-    "a.md": (
-        "\ufeffFit (HP:0009999)\r\nAtaxia (HP:0009999) HP:0009999\r\n",
-        "\ufeffFit (HP:0009999)\r\nAtaxia (HP:0009999) HP:0001250\r\n",
-    ),
-    "a2.md": ("(HPO 0009999), HP ID: 0009999", "(HPO 0001250), HP ID: 0001250"),
-    "b.md": (
-        "- [Seizure](http://purl.obolibrary.org/obo/HP_0009999), hpo:0009999",
-        "- [Seizure](http://purl.obolibrary.org/obo/HP_0001250), hpo:0001250",
-    ),
-    "b2.md": (
-        "Seizure [HP:0009999](http://x.org/HP_0009999?a)\n"
-        "[Seizure (HP:0009999)](x.org/HP:0009999)\nAtaxia [HP:0009999](http://x.org/HP_0009999)\n",
-        "Seizure [HP:0001250](http://x.org/HP_0001250?a)\n"
-        "[Seizure (HP:0001250)](x.org/HP:0001250)\nAtaxia [HP:0009999](http://x.org/HP_0009999)\n",
-    ),
-    "c.csv": (
-        'id,name\n"HP:0009999","Seiz\nure"\nHP:0009999,"Epileptic fit"\nHP:0009999,x\n',
-        'id,name\n"HP:0001250","Seiz\nure"\nHP:0001250,"Epileptic fit"\nHP:0009999,x\n',
-    ),
-    "d.json": (
-        '{"a": [{"id":  "HP:0009999",\n "label": "Seizure"}], "b": "HP:0009999"}',
-        '{"a": [{"id":  "HP:0001250",\n "label": "Seizure"}], "b": "HP:0001250"}',
-    ),
-    "e.yaml": (
-        "# kept\n- {id: HP:0009999, label: 'Seizure'}\n- 'HP:0009999'\n",
-        "# kept\n- {id: HP:0001250, label: 'Seizure'}\n- 'HP:0001250'\n",
-    ),
-    "f.obo": (
-        "[Term]\nid: HP:0001251\nname: Ataxia\nis_a: HP:0009999 ! Seizure\nalt_id: HP:0009999\n",
-        "[Term]\nid: HP:0001251\nname: Ataxia\nis_a: HP:0001250 ! Seizure\nalt_id: HP:0009999\n",
-    ),
-}
+FIXES = cases(__file__, "fixes")
 
 
 @pytest.mark.parametrize("name", FIXES)
@@ -251,34 +220,7 @@ def test_only_what_is_certain_is_corrected(check, tmp_path, name):
     assert "@@ -" in diff and "\n+" in diff
 
 
-LABELS = {
-    "a.md": ("epileptic fit (HP:0001250)", "Seizure (HP:0001250)"),
-    "b.csv": ("id,name\nHP:0001252,Low tone\n", 'id,name\nHP:0001252,"Hypotonia, ""floppy"""\n'),
-    "c.csv": ('id,name\nHP:0001252,"Low tone"\n', 'id,name\nHP:0001252,"Hypotonia, ""floppy"""\n'),
-    "d.tsv": ("id\tname\nHP:0001252\tLow tone\n", 'id\tname\nHP:0001252\tHypotonia, "floppy"\n'),
-    "e.json": (
-        '{"id":"HP:0001252","name":"Low tone"}',
-        '{"id":"HP:0001252","name":"Hypotonia, \\"floppy\\""}',
-    ),
-    "f.yaml": (
-        "id: HP:0001252\nname: Low tone\n",
-        'id: HP:0001252\nname: "Hypotonia, \\"floppy\\""\n',
-    ),
-    "g.yaml": (
-        "id: HP:0001250\nname: 'epileptic fit' # a\n",
-        "id: HP:0001250\nname: 'Seizure' # a\n",
-    ),
-    "h.obo": (
-        "[Term]\nid: HP:0001250\nname: Epileptic fit\n",
-        "[Term]\nid: HP:0001250\nname: Seizure\n",
-    ),
-    "i.md": ("epileptic fit (HP:0009999)", "Seizure (HP:0001250)"),
-    "k.md": (
-        "**SEIZURE** (HP:0001250)\nepileptic  fit (HP:0001250)\nseizure (HP:0001251)\n",
-        "**Seizure** (HP:0001250)\nSeizure (HP:0001250)\nseizure (HP:0001251)\n",
-    ),
-    "j.md": ("Epileptic fits (HP:0001250)", "Epileptic fits (HP:0001250)"),
-}
+LABELS = cases(__file__, "labels")
 
 
 @pytest.mark.parametrize("name", LABELS)

@@ -1,9 +1,12 @@
 """`bioel relink` links only what a new release can change, and gives the links of a full run."""
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tables import cases
 
 from spacy_bioel.cli import main
 from spacy_bioel.kb.build import build_kb
@@ -22,70 +25,10 @@ TERMS = [
     Concept("X:10", ("pain in the neck",), parents=("X:05",)),
     Concept("X:12", ("trabecula", "trabeculae")),
 ]
-OTHER = "Nothing to see here, except an old headache."
+OTHERS = ("Nothing to see here, except an old headache.", "Neck pain")
 
 
-def with_names(id: str, *names: str, **values: object) -> list[Concept]:
-    return [*(c for c in TERMS if c.id != id), Concept(id, names, **values)]
-
-
-CHANGES = {
-    "a new synonym": (with_names("X:01", "fever", "pyrexia", "hot body"), "A hot body, not fever."),
-    "a name that is gone": (with_names("X:01", "fever"), "Pyrexia is back."),
-    "a plural that was a name": (with_names("X:12", "trabecula"), "Trabeculae."),
-    "a new preferred name": (with_names("X:08", "apoplexy", "stroke"), "Apoplexy."),
-    "a new id": (
-        [c for c in TERMS if c.id != "X:03"] + [Concept("X:33", ("osteoporosis",))],
-        "Osteoporosis.",
-    ),
-    "a merged concept": (
-        [c for c in TERMS if c.id != "X:03"] + [Concept("X:03", (), replaced_by="X:01")],
-        "Osteoporosis (osteoporoses).",
-    ),
-    "another spelling of a code": (with_names("X:11", "IL-6"), "IL6 rose, and IL 6."),
-    "a plural": (with_names("X:11", "ulna fracture"), "Two ulna fractures."),
-    "another word order": (with_names("X:11", "fracture of the ulna"), "An ulna fracture."),
-    "words of a family": (
-        with_names("X:11", "hypoplasia of the fibula"),
-        "Fibular hypoplasia.",
-    ),
-    "a typing error": (with_names("X:11", "thrombocytopenia"), "Thrombocytopnia."),
-    "a word with two readings": (with_names("X:11", "osteoporosum"), "Osteoporosus."),
-    "a word that is correct now": (with_names("X:11", "osteoporasis"), "Osteoporasis."),
-    "an adjective": (with_names("X:11", "kidney stone"), "A renal stone."),
-    "a noun": (
-        [*TERMS, Concept("X:11", ("renal agenesis",)), Concept("X:13", ("bone of the kidney",))],
-        "Kidney agenesis.",
-    ),
-    "both sides of and": (with_names("X:11", "cleft palate"), "Cleft lip and palate."),
-    "a defined abbreviation": (
-        with_names("X:11", "marfan syndrome"),
-        "Marfan syndrome (MFS). MFS.",
-    ),
-    "a known abbreviation": (with_names("X:11", "gastroesophageal reflux disease"), "GERD."),
-    "a word broken by a line": (with_names("X:11", "encephalopathy"), "Encephalo-\npathy."),
-    "an amount": (with_names("X:11", "Increased circulating sodium level"), "High serum sodium."),
-    "an acronym": (with_names("X:11", "attention deficit", "ADHD"), "ADHD, adhd."),
-    "an order of synonyms": (
-        [*TERMS[:-1], Concept("X:11", ("a b", "bowing of ulna", "bowed ulna"))],
-        "Bow ulna, trabeculae.",
-    ),
-    "a second meaning": ([*TERMS, Concept("X:11", ("fever",))], "A fever."),
-    "a tie that parents break": (
-        with_names("X:09", "heat stroke", "apoplexy", parents=("X:07",)),
-        "Cardiac arrest and apoplexy. Fever.",
-    ),
-    "a type": (with_names("X:03", "osteoporosis", types=("bone",)), "Osteoporosis."),
-    "capitals": (with_names("X:03", "OSTEOPOROSIS"), "An osteoporosis."),
-    "new pairs of words": (
-        [
-            *TERMS,
-            *(Concept(f"X:2{i}", (f"gyral {w}", f"sulcal {w}")) for i, w in enumerate("abcd")),
-            Concept("X:30", ("gyral headache",)),
-        ],
-        "A sulcal headache.",
-    ),
-}
+CHANGES = cases(__file__, "relinked")
 
 
 def run(*arguments: object) -> int:
@@ -101,6 +44,27 @@ def old(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def links_of_old(old, tmp_path_factory) -> dict[str, str]:
+    """Lines with the links of the old release, by text."""
+    folder = tmp_path_factory.mktemp("links")
+    texts = write_texts(folder / "texts.jsonl", *(text for _, text in CHANGES.values()), *OTHERS)
+    run("link", old, texts, "-o", folder / "links.jsonl")
+    lines = [re.sub(r'"d\d+"', '"d*"', line, count=1) for line in (folder / "links.jsonl").open()]
+    return {json.loads(line)["text"]: line for line in lines}
+
+
+def release(changes: dict[str, Any]) -> list[Concept]:
+    """Return the terms with changes: ids with their names, or other values; or null if gone."""
+    concepts = [term for term in TERMS if term.id not in changes]
+    for id, values in changes.items():
+        if isinstance(values, tuple):
+            values = {"names": values}
+        if values is not None:
+            concepts.append(Concept(id, **values))
+    return concepts
+
+
 def write_texts(path: Path, *texts: str) -> Path:
     path.write_text(
         "".join(json.dumps({"id": f"d{i}", "text": t}) + "\n" for i, t in enumerate(texts))
@@ -109,13 +73,15 @@ def write_texts(path: Path, *texts: str) -> Path:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_the_links_of_a_full_run(old, tmp_path, capsys, name):
-    concepts, text = CHANGES[name]
+def test_the_links_of_a_full_run(old, links_of_old, tmp_path, capsys, name):
+    changes, text = CHANGES[name]
     new = tmp_path / "new" / ("kb-2026" if name == "a type" else "kb")
-    build_kb(concepts, new)
-    texts = write_texts(tmp_path / "texts.jsonl", text, OTHER, "Neck pain", OTHER)
+    build_kb(release(changes), new)
+    texts = write_texts(tmp_path / "texts.jsonl", text, *OTHERS, OTHERS[0])
     links, full, out = (tmp_path / f"{name}.jsonl" for name in ("links", "full", "out"))
-    assert run("link", old, texts, "-o", links) == run("link", new, texts, "-o", full) == 0
+    lines = [links_of_old[text] for text in (text, *OTHERS, OTHERS[0])]
+    links.write_text("".join(line.replace("d*", f"d{i}") for i, line in enumerate(lines)))
+    assert run("link", new, texts, "-o", full) == 0
     capsys.readouterr()
     assert run("relink", links, texts, old, new, "-o", out) == 0
     assert out.read_text() == full.read_text()
@@ -127,7 +93,7 @@ def test_the_links_of_a_full_run(old, tmp_path, capsys, name):
 
 
 def test_what_did_not_change_is_not_linked(old, tmp_path, capsys):
-    texts = write_texts(tmp_path / "texts.jsonl", "Fever.", "Ulna fracture.", OTHER)
+    texts = write_texts(tmp_path / "texts.jsonl", "Fever.", "Ulna fracture.", OTHERS[0])
     run("link", old, texts, "-o", tmp_path / "links.jsonl")
     capsys.readouterr()
     assert run("relink", tmp_path / "links.jsonl", texts, old, old, "-o", tmp_path / "o.jsonl") == 0
@@ -136,9 +102,9 @@ def test_what_did_not_change_is_not_linked(old, tmp_path, capsys):
 
 
 def test_new_texts_are_linked(old, tmp_path, capsys):
-    texts = write_texts(tmp_path / "texts.jsonl", "Fever.", OTHER)
+    texts = write_texts(tmp_path / "texts.jsonl", "Fever.", OTHERS[0])
     run("link", old, texts, "-o", tmp_path / "links.jsonl")
-    more = write_texts(tmp_path / "more.jsonl", "Fever.", OTHER, "Osteoporosis.")
+    more = write_texts(tmp_path / "more.jsonl", "Fever.", OTHERS[0], "Osteoporosis.")
     run("link", old, more, "-o", tmp_path / "full.jsonl")
     capsys.readouterr()
     assert run("relink", tmp_path / "links.jsonl", more, old, old, "-o", tmp_path / "o.jsonl") == 0
@@ -174,9 +140,12 @@ def test_links_of_another_run_are_refused(old, tmp_path, capsys, changes, code):
 
 
 def test_texts_that_changed_are_linked(old, tmp_path, capsys):
-    texts, links = write_texts(tmp_path / "texts.jsonl", "Fever.", OTHER), tmp_path / "links.jsonl"
+    texts, links = (
+        write_texts(tmp_path / "texts.jsonl", "Fever.", OTHERS[0]),
+        tmp_path / "links.jsonl",
+    )
     run("link", old, texts, "-o", links)
-    write_texts(texts, "A fever.", OTHER)
+    write_texts(texts, "A fever.", OTHERS[0])
     run("link", old, texts, "-o", tmp_path / "full.jsonl")
     capsys.readouterr()
     assert run("relink", links, texts, old, old, "-o", tmp_path / "o.jsonl") == 0

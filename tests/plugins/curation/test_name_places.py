@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+from tables import cases
 
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.plugins.curation.check import Checker
@@ -111,21 +112,7 @@ def test_layouts(checker, tmp_path, layout, step):
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "verdict"),
-    [
-        ("- Parent: HP:0000002\n", "", "exists"),
-        ("- Parnet: HP:0000002\n", "", "exists"),
-        ("- Siezure: HP:0000002\n", "Siezure", "close"),
-        ("- Ataxia: HP:0000002\n", "Ataxia", "other concept"),
-        # A name is that of one id.
-        ("Seizure (HP:0000002), see also HP:0000001\n", "Seizure", "agrees"),
-        ("The girl had a short\nstature (HP:0000006).\n", "short stature", "agrees"),
-        ("The girl had a wide nose and short stature\n(HP:0000006).\n", "short stature", "agrees"),
-        ("Some had a wide nose\n\n(HP:0000006).\n", "", "exists"),
-        ("Abnormality fo glands (HP:0000013)\n", "Abnormality fo glands", "close"),
-    ],
-)
+@pytest.mark.parametrize(("text", "name", "verdict"), cases(__file__, "single_lines"))
 def test_single_lines(checker, text, name, verdict):
     first = checker.check_text(text)[0]
     assert (first.name, first.verdict.value) == (name, verdict)

@@ -1,6 +1,7 @@
 """Two releases of a knowledge base are compared, and annotations are moved to the new one."""
 
 import pytest
+from tables import cases
 
 from spacy_bioel.io.ontology import read_obo
 from spacy_bioel.io.open import Place
@@ -55,24 +56,8 @@ def changes(kbs):
     return {(change.kind, change.id, change.to) for change in compare_releases(*kbs)}
 
 
-@pytest.mark.parametrize(
-    "kind, id, to",
-    [
-        ("added", "X:25", ()),
-        ("merged", "X:02", ("X:01",)),
-        ("split", "X:05", ("X:20", "X:21")),
-        ("consider", "X:06", ("X:01",)),
-        ("gone", "X:07", ()),
-        ("renamed", "X:04", ()),
-        ("renamed", "X:10", ()),
-        ("parents changed", "X:04", ("X:03",)),
-        ("name moved", "X:08", ("X:22",)),
-        ("name moved", "X:09", ("X:23",)),
-        ("name ambiguous", "X:10", ("X:10", "X:24")),
-    ],
-)
-def test_changes(changes, kind, id, to):
-    assert (kind, id, to) in changes
+def test_changes(changes):
+    assert changes >= {*cases(__file__, "changes")}
 
 
 def test_only_what_changed_is_listed(changes, kbs):
@@ -102,71 +87,17 @@ def names_that_changed(folder, old, new):
     return [tuple(change[:4]) for change in compare_releases(*kbs) if "name " in change.kind]
 
 
-SHARED_NAMES = {
-    "one of two loses it": (
-        {"X:1": ("fever", "ague"), "X:2": ("malaria", "ague")},
-        {"X:1": ("fever",), "X:2": ("malaria", "ague")},
-        [("name gone", "X:1", "ague", ())],
-    ),
-    "both lose it": (
-        {"X:1": ("fever", "ague"), "X:2": ("malaria", "ague")},
-        {"X:1": ("fever",), "X:2": ("malaria",)},
-        [("name gone", "X:1", "ague", ()), ("name gone", "X:2", "ague", ())],
-    ),
-    "a third concept takes it from both": (
-        {"X:1": ("fever", "ague"), "X:2": ("malaria", "ague"), "X:3": ("shiver",)},
-        {"X:1": ("fever",), "X:2": ("malaria",), "X:3": ("shiver", "ague")},
-        [("name moved", "X:1", "ague", ("X:3",)), ("name moved", "X:2", "ague", ("X:3",))],
-    ),
-    "a third concept takes it from one": (
-        {"X:1": ("fever", "ague"), "X:2": ("malaria", "ague"), "X:3": ("shiver",)},
-        {"X:1": ("fever",), "X:2": ("malaria", "ague"), "X:3": ("shiver", "ague")},
-        [
-            ("name moved", "X:1", "ague", ("X:2", "X:3")),
-            ("name ambiguous", "X:2", "ague", ("X:2", "X:3")),
-        ],
-    ),
-    "a preferred name, which was renamed": (
-        {"X:1": ("ague",), "X:2": ("malaria", "ague")},
-        {"X:1": ("fever",), "X:2": ("malaria", "ague")},
-        [],
-    ),
-}
+SHARED_NAMES = cases(__file__, "shared_names")  # names by id, in both releases; changes
 
 
 @pytest.mark.parametrize("case", SHARED_NAMES)
 def test_a_name_of_two_concepts(tmp_path, case):
     old, new, expected = SHARED_NAMES[case]
-    assert [c for c in names_that_changed(tmp_path, old, new) if c[2] == "ague"] == expected
+    assert [c for c in names_that_changed(tmp_path, old, new) if c[2] == "ague"] == [*expected]
 
 
 # Old and new names by id, the id that is looked up, and the ids that took its meaning.
-MEANINGS = {
-    "another id has the name": ({1: ("abscess",)}, {1: ("polyp",), 2: ("abscess",)}, ("X:2",)),
-    "two ids swapped": (
-        {1: ("fever",), 2: ("cold",)},
-        {1: ("cold",), 2: ("fever",)},
-        ("X:2",),
-    ),
-    "another id has the name as a synonym": (
-        {1: ("abscess",)},
-        {1: ("polyp",), 2: ("boil", "abscess")},
-        ("X:2",),
-    ),
-    "the name is a synonym now": ({1: ("fever",)}, {1: ("pyrexia", "fever")}, ()),
-    "the name is a synonym of both": (
-        {1: ("ms",)},
-        {1: ("multiple sclerosis", "ms"), 2: ("mitral stenosis", "ms")},
-        (),
-    ),
-    "the name is preferred by another": (
-        {1: ("diabetes",)},
-        {1: ("type 1 diabetes", "diabetes"), 2: ("diabetes",)},
-        ("X:2",),
-    ),
-    "another had the name before": ({1: ("AR",), 2: ("AR",)}, {1: ("ARX",), 2: ("AR",)}, ()),
-    "the name is gone": ({1: ("fever",)}, {1: ("pyrexia",)}, ()),
-}
+MEANINGS = cases(__file__, "meanings")
 
 
 @pytest.mark.parametrize("case", MEANINGS)
@@ -202,65 +133,7 @@ def test_several_replacements_are_a_decision_for_a_person(tmp_path, kbs):
     assert [(move.status, move.to) for move in moves] == [("needs a person", ("X:2", "X:3"))]
 
 
-LINKED = {
-    "a.jsonl": (
-        '{"id": "1", "text": "X:02", "links": [{"text":"X:02", "ids": ["X:02"], "score": 1}]}\n',
-        '{"id": "1", "text": "X:02", "links": [{"text":"X:02", "ids": ["X:01"], "score": 1}]}\n',
-    ),
-    "b.jsonl": (  # without spaces, and with quotes in texts
-        '{"id":"1","text":"a \\"X:02\\" b","links":[{"text":"b c","ids":["X:02"],"score":1}]}\n',
-        '{"id":"1","text":"a \\"X:02\\" b","links":[{"text":"b c","ids":["X:01"],"score":1}]}\n',
-    ),
-    "c.jsonl": (  # cross-references are not the ids of links
-        '{"ids": ["X:02"], "candidates": [{"id": "X:02", "xrefs": ["X:02", "a]b", "X:0A"]}]}\n',
-        '{"ids": ["X:01"], "candidates": [{"id": "X:01", "xrefs": ["X:02", "a]b", "X:0A"]}]}\n',
-    ),
-    "a.csv": (
-        'doc,text,id\n1,"high, fever",X:02|X:03\n',
-        'doc,text,id\n1,"high, fever",X:01|X:03\n',
-    ),
-    # A name that looks like an id is not an id.
-    "b.csv": (
-        'text,id,name\r\nX:02,"X:02","X:02, ""x"""\r\n\r\n"X:02\r\n",X:02,\r\n\r\n',
-        'text,id,name\r\nX:02,"X:01","X:02, ""x"""\r\n\r\n"X:02\r\n",X:01,\r\n\r\n',
-    ),
-    "b.tsv": (
-        "text\tids\tscore\n\n\tX:02;X:03\t1\nX:02\tX:02\t1\n\n",
-        "text\tids\tscore\n\n\tX:01;X:03\t1\nX:02\tX:01\t1\n\n",
-    ),
-    "a.tsv": ("1\thigh fever X:02\tX:0A\n", "1\thigh fever X:02\tX:01\n"),
-    "a.pubtator": (
-        "1|t|High fever X:02\r\n1|a|\r\n1\t0\t4\tHigh\tDisease\tX:02\r\n1\tCID\tX:02\tX:03\r\n",
-        "1|t|High fever X:02\r\n1|a|\r\n1\t0\t4\tHigh\tDisease\tX:01\r\n1\tCID\tX:01\tX:03\r\n",
-    ),
-    "a.xml": (
-        '<infon key="identifier">X:02</infon><text>X:02</text>\n',
-        '<infon key="identifier">X:01</infon><text>X:02</text>\n',
-    ),
-    "a.ann": (
-        "T1\tDisease 0 4\tX:02\nN1\tReference T1 X:02\tX:02\n",
-        "T1\tDisease 0 4\tX:02\nN1\tReference T1 X:01\tX:02\n",
-    ),
-    "b.ann": (
-        "#1\tAnnotatorNotes T1\tX:02\n#2\tAnnotatorNotes T2\tX:02, not (X:03).\r\n#3\tX T3\t\n",
-        "#1\tAnnotatorNotes T1\tX:01\n#2\tAnnotatorNotes T2\tX:01, not (X:03).\r\n#3\tX T3\t\n",
-    ),
-    # Ids of a link that became the same are written once.
-    "c.ann": (
-        "N1\tReference T1 X:02\tb\nN2\tReference T1 X:01\ta\nN3\tReference T2 X:01\ta\n",
-        "N1\tReference T1 X:01\tb\nN3\tReference T2 X:01\ta\n",
-    ),
-    "c.csv": ("id\nX:01|X:02|X:03|X:03 \n", "id\nX:01|X:03|X:03 \n"),
-    "d.jsonl": (
-        '{"ids": ["X:03", "X:02", "X:01"], "candidates": [{"id": "X:02", "score": 1}, '
-        '{"id": "X:01", "score": 0.5}]} {"ids": ["X:01", "X:01"]}\n',
-        '{"ids": ["X:03", "X:01"], "candidates": [{"id": "X:01", "score": 1}]} {"ids": ["X:01"]}\n',
-    ),
-    "e.json": (
-        '[{"links": [{"id": "X:02"}, {"id": "X:01"}]},\n{"ids": [\n "X:01",\n "X:02"\n]}]\n',
-        '[{"links": [{"id": "X:01"}, {"id": "X:01"}]},\n{"ids": [\n "X:01"\n]}]\n',
-    ),
-}
+LINKED = cases(__file__, "migrated")
 
 
 @pytest.mark.parametrize("name", LINKED)
@@ -299,16 +172,7 @@ def test_bare_ids_with_a_prefix(kbs, tmp_path):
     assert [move.status for move in lines[-1][1]] == ["moved", "gone"]
 
 
-FOREIGN = {
-    "a.csv": "id\nUMLS:C1\nC0011849\nhttps://x.org/1\nX:2:3\n10:30\nX:25\n",
-    "a.jsonl": (
-        '{"id":"UMLS:C1","ids":["C0011849"],"xrefs":["Y:1"],"hgvs":"BRAF:p.V600E","text":"Z:1",'
-        '"candidates":[{"id":"X:25","evidence":"exact","xrefs":["Y:1","Y:2"]}]}\n'
-    ),
-    "a.pubtator": "1|t|Z:1\n1|a|\n1\t0\t3\tZ:1\tDisease\tUMLS:C1|C0011849,X:25\n",
-    "a.ann": "".join(f"N1\tReference T1 {id}\tZ:1\n" for id in ("UMLS:C1", "C0011849", "X:25")),
-    "a.xml": "<infon key='id'>UMLS:C1;C0011849;X:25</infon><text>Z:1</text>\n",
-}
+FOREIGN = cases(__file__, "foreign")
 
 
 @pytest.mark.parametrize("name", FOREIGN)

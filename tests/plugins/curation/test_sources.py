@@ -234,6 +234,7 @@ def test_folders(tmp_path):
     assert names == ["a/c.md", "b.txt"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, text",
     [
