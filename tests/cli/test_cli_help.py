@@ -31,8 +31,3 @@ def test_a_purpose_and_an_example(path):
         arguments = shlex.split(line)[1:]
         assert unknown_options(arguments) == set()
         assert " ".join(arguments).startswith(path)
-
-
-def test_the_bundled_knowledge_bases_are_one_command_away(bioel):
-    for argv in (["link"], ["explain"], ["kb", "info"], ["kb", "search"]):
-        assert "bioel kb list" in bioel(*argv, "--help").words

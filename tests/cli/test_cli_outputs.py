@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from spacy_bioel.cli.console import check_distinct
+from spacy_bioel.errors import BioelError
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="devices, FIFOs, permissions")
 
 
@@ -94,3 +97,13 @@ def test_permissions_and_links_are_kept(bioel, model, notes, tmp_path):
     bioel("link", model, notes, "-o", link)
     assert link.is_symlink() and real.read_text().count("\n") == 2
     assert stat.S_IMODE(real.stat().st_mode) == 0o600
+
+
+def test_what_is_no_file_may_be_given_twice(tmp_path):
+    check_distinct(["-", None, "/dev/null", tmp_path], ["-", "-", "/dev/null", None])
+    check_distinct([tmp_path / "a"], [tmp_path / "b", tmp_path / "c"])
+    (tmp_path / "a").touch()
+    (tmp_path / "b").symlink_to("a")
+    for inputs, outputs in (["a"], ["b"]), ([], ["new", "x/../new"]), ([], ["a", "b"]):
+        with pytest.raises(BioelError, match=r"\[B493\]|\[B555\]"):
+            check_distinct(map(tmp_path.joinpath, inputs), map(tmp_path.joinpath, outputs))
