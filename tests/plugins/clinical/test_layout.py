@@ -56,7 +56,8 @@ def test_heads(text, expected):
 @pytest.mark.parametrize(("text", "rows", "has_header"), cases(__file__, "tables"))
 def test_tables(text, rows, has_header):
     (table,) = (node for node in read_layout(text) if node.kind == "table")
-    assert [[text[slice(*cell.span)] for cell in row.parts] for row in table.parts] == [*map(list, rows)]
+    found = [tuple(text[slice(*cell.span)] for cell in row.parts) for row in table.parts]
+    assert found == [*rows]
     assert (table.head[0] < table.head[1]) == has_header
 
 

@@ -1,7 +1,7 @@
 """Pairs of a name and an id get the verdict that a curator would give."""
 
 import pytest
-from tables import cases
+from tables import cases, concepts_of
 
 import spacy_bioel
 from spacy_bioel.io.ontology import read_obo
@@ -13,32 +13,8 @@ from spacy_bioel.plugins.curation.pairs import Cell, IdVerdict, Pair
 from spacy_bioel.plugins.curation.sources import read_pairs
 from spacy_bioel.types import Concept
 
-HP = [
-    Concept("HP:0001250", ("Seizure", "Seizures", "Epileptic fit")),
-    Concept("HP:0001251", ("Ataxia", "Cerebellar incoordination")),
-    Concept("HP:0001638", ("Cardiomyopathy",)),
-    Concept("HP:0001644", ("Dilated cardiomyopathy",), parents=("HP:0001638",)),
-    Concept("HP:0001639", ("Hypertrophic cardiomyopathy",), parents=("HP:0001638",)),
-    Concept("HP:0010864", ("Severe intellectual disability", "Intellectual disability, severe")),
-    Concept("HP:0002342", ("Moderate intellectual disability",)),
-    Concept("HP:0005616", ("Accelerated skeletal maturation type 1",)),
-    Concept("HP:0000077", ("Abnormal renal pelvis morphology",)),
-    Concept("HP:0002015", ("Dysphagia",)),
-    Concept("HP:0002357", ("Dysphasia",)),
-    Concept("HP:0009999", (), replaced_by="HP:0001250"),
-]
-MONDO = [
-    Concept("MONDO:0008541", ("spermatic cord torsion",)),
-    Concept("MONDO:0009567", ("Marinesco-Sjogren syndrome",), xrefs=("OMIM:248800",)),
-    Concept("MONDO:0012997", ("RIN2 syndrome",)),
-    Concept("MONDO:0012885", ("SRD5A3-congenital disorder of glycosylation", "SRD5A3-CDG")),
-    Concept("MONDO:0009159", ("Ehlers-Danlos syndrome, cardiac valvular type",)),
-    Concept("MONDO:0010026", ("SHORT syndrome",)),
-    Concept("MONDO:0010134", ("Pendred syndrome",)),
-    Concept("MONDO:0010122", ("congenital thrombotic thrombocytopenic purpura",)),
-    Concept("HP:0001250", ("Seizure",)),
-    *(Concept(f"MONDO:000000{i}", (f"disease number {i}",)) for i in range(9)),
-]
+HP = concepts_of(cases(__file__, "hp"))
+MONDO = concepts_of(cases(__file__, "mondo"))
 
 
 @pytest.fixture(scope="module")
@@ -80,9 +56,7 @@ def test_another_concept_is_proposed(checker, text, right):
     assert (finding.proposals[0].id, finding.proposals[0].score) == (right, 1.0)
 
 
-@pytest.mark.parametrize(
-    "text", ["in HP 2019", "MeSH 2026", "Mondo 12", "X 0001250", "OMIM, 248800", "HP 1.25", "hp"]
-)
+@pytest.mark.parametrize("text", cases(__file__, "no_ids"))
 def test_numbers_that_are_no_ids(checker, text):
     assert checker.check_text(text) == []
 

@@ -6,19 +6,12 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from tables import cases
+from tables import cases, concepts_of
 
 from spacy_bioel.cli import main
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.types import Concept
 
-CONCEPTS = [
-    Concept("HP:0001250", ("Seizure", "Epileptic fit")),
-    Concept("HP:0001251", ("Ataxia",)),
-    Concept("HP:0001252", ('Hypotonia, "floppy"', "Low tone")),
-    Concept("HP:0009999", (), replaced_by="HP:0001250"),
-    Concept("HP:0009998", (), consider=("HP:0001251",)),
-]
+CONCEPTS = concepts_of(cases(__file__, "findings"))
 
 
 @pytest.fixture(scope="module")

@@ -6,19 +6,14 @@ import json
 
 import pytest
 import zstandard
+from tables import cases, concepts_of
 
 from spacy_bioel.cli import main
 from spacy_bioel.kb.build import Branches, build_kb
 from spacy_bioel.kb.edit import NameEdit, edit_names
-from spacy_bioel.types import Concept
 
-OLD = [Concept("X:1", ("fever",)), Concept("X:2", ("cold",)), Concept("X:3", ("=1+ague",))]
-NEW = [
-    Concept("X:1", ("pyrexia", "fever")),
-    Concept("X:4", ("common cold",)),
-    Concept("X:2", (), replaced_by="X:4"),
-    Concept("X:3", (), consider=("X:1", "X:4")),
-]
+OLD = concepts_of(cases(__file__, "old"))
+NEW = concepts_of(cases(__file__, "new"))
 
 
 @pytest.fixture()
@@ -209,13 +204,7 @@ def test_merged_ids_are_counted(kbs, tmp_path, capsys):
     assert "3 ids: 1 moved, 1 not in OLD, 1 unchanged; 2 written, as 1 became the same" in notes
 
 
-BRANCHES = [
-    Concept("X:0", ("all",)),
-    Concept("X:1", ("finding",), parents=("X:0",)),
-    Concept("X:2", ("fever",), parents=("X:1",)),
-    Concept("X:3", ("onset",), parents=("X:0",)),
-    Concept("X:4", ("adult onset",), parents=("X:3",)),
-]
+BRANCHES = concepts_of(cases(__file__, "branches"))
 
 
 @pytest.mark.parametrize("branches, n", [(Branches(["X:1"]), 3), (Branches(exclude=["X:3"]), 2)])

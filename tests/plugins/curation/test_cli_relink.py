@@ -3,28 +3,15 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tables import cases
+from tables import cases, concepts_of
 
 from spacy_bioel.cli import main
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import Concept
 
-TERMS = [
-    Concept("X:01", ("fever", "pyrexia")),
-    Concept("X:02", ("cleft lip",)),
-    Concept("X:03", ("osteoporosis",)),
-    Concept("X:04", ("renal cyst",)),
-    Concept("X:05", ("headache",)),
-    Concept("X:06", ("Decreased circulating potassium concentration",)),
-    Concept("X:07", ("cardiac arrest",)),
-    Concept("X:08", ("stroke", "apoplexy"), parents=("X:07",)),
-    Concept("X:09", ("heat stroke", "apoplexy"), parents=("X:01",)),
-    Concept("X:10", ("pain in the neck",), parents=("X:05",)),
-    Concept("X:12", ("trabecula", "trabeculae")),
-]
+TERMS = concepts_of(cases(__file__, "terms"))
 OTHERS = ("Nothing to see here, except an old headache.", "Neck pain")
 
 
@@ -54,17 +41,6 @@ def links_of_old(old, tmp_path_factory) -> dict[str, str]:
     return {json.loads(line)["text"]: line for line in lines}
 
 
-def release(changes: dict[str, Any]) -> list[Concept]:
-    """Return the terms with changes: ids with their names, or other values; or null if gone."""
-    concepts = [term for term in TERMS if term.id not in changes]
-    for id, values in changes.items():
-        if isinstance(values, tuple):
-            values = {"names": values}
-        if values is not None:
-            concepts.append(Concept(id, **values))
-    return concepts
-
-
 def write_texts(path: Path, *texts: str) -> Path:
     path.write_text(
         "".join(json.dumps({"id": f"d{i}", "text": t}) + "\n" for i, t in enumerate(texts))
@@ -76,7 +52,7 @@ def write_texts(path: Path, *texts: str) -> Path:
 def test_the_links_of_a_full_run(old, links_of_old, tmp_path, capsys, name):
     changes, text = CHANGES[name]
     new = tmp_path / "new" / ("kb-2026" if name == "a type" else "kb")
-    build_kb(release(changes), new)
+    build_kb([*(term for term in TERMS if term.id not in changes), *concepts_of(changes)], new)
     texts = write_texts(tmp_path / "texts.jsonl", text, *OTHERS, OTHERS[0])
     links, full, out = (tmp_path / f"{name}.jsonl" for name in ("links", "full", "out"))
     lines = [links_of_old[text] for text in (text, *OTHERS, OTHERS[0])]

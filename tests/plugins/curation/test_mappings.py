@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from commands import command
+from tables import cases, concepts_of
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.export.formats import TextFormat, format_of
@@ -16,16 +17,9 @@ from spacy_bioel.export.rows import LinkedText
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.plugins.curation.mappings import LinksAs, read_sssom, sssom_lines
-from spacy_bioel.types import Candidate, Concept, Link
+from spacy_bioel.types import Candidate, Link
 
-CONCEPTS = [
-    Concept("MONDO:0005148", ("type 2 diabetes mellitus",), xrefs=("MESH:D003924",)),
-    Concept("MONDO:0007739", ("Huntington disease",), xrefs=("OMIM:143100", "OMIM:1")),
-    Concept("MONDO:0009061", ("cystic fibrosis", 'CF, "mucoviscidosis"')),
-    Concept("MONDO:0001", (), replaced_by="MONDO:0009061"),
-    Concept("C0011849", ("diabetes mellitus",), xrefs=("http://x.org/1", "Wiki:a b", "C0011860")),
-    Concept("CVCL_0030", ("HeLa",), xrefs=("BTO:BTO_0000567",)),
-]
+CONCEPTS = concepts_of(cases(__file__, "mapped"))
 HEAD = """\
 # comment: "mappings, by hand"
 # curie_map:
@@ -52,17 +46,7 @@ def mapped(path: Path, kb: KnowledgeBase, rows: str) -> tuple[dict[str, tuple[st
     return found, left_out
 
 
-EXACT = [
-    ("MONDO:0009061", "skos:exactMatch", "DOID:1485", ("MONDO:0009061", "DOID:1485")),
-    ("DOID:1485", "skos:exactMatch", "MONDO:0009061", ("MONDO:0009061", "DOID:1485")),
-    ("m:0009061", "skos:exactMatch", "DOID:1485", ("MONDO:0009061", "DOID:1485")),
-    ("MONDO:0001", "skos:exactMatch", "DOID:1485", ("MONDO:0009061", "DOID:1485")),  # retired
-    ("MONDO:0009061", "skos:exactMatch", "mim:219700", ("MONDO:0009061", "mim:219700")),
-    ("CVCL_0030", "skos:exactMatch", "X:X_1", ("CVCL_0030", "X:X_1")),
-    ("UMLS:C0011849", "skos:exactMatch", "DOID:9351", ("C0011849", "DOID:9351")),
-    ("MONDO:0009061", "http://www.w3.org/2004/02/skos/core#exactMatch", "DOID:1",
-     ("MONDO:0009061", "DOID:1")),
-]  # fmt: skip
+EXACT = cases(__file__, "exact_mappings")
 
 
 @pytest.mark.parametrize("subject, predicate, target, expected", EXACT)

@@ -1,7 +1,7 @@
 """Two releases of a knowledge base are compared, and annotations are moved to the new one."""
 
 import pytest
-from tables import cases
+from tables import cases, concepts_of
 
 from spacy_bioel.io.ontology import read_obo
 from spacy_bioel.io.open import Place
@@ -10,37 +10,8 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.plugins.curation.releases import compare_releases, migrated_lines
 from spacy_bioel.types import Concept
 
-OLD = [
-    Concept("X:01", ("fever", "pyrexia")),
-    Concept("X:02", ("high fever",), parents=("X:01",)),
-    Concept("X:03", ("cold",)),
-    Concept("X:04", ("common cold",), parents=("X:01",)),
-    Concept("X:05", ("diabetes", "type 1 diabetes", "type 2 diabetes")),
-    Concept("X:06", ("dropsy",)),
-    Concept("X:07", ("ague",)),
-    Concept("X:08", ("gout", "podagra")),
-    Concept("X:09", ("mumps", "parotitis")),
-    Concept("X:10", ("ms",)),
-    Concept("X:0A", (), replaced_by="X:01"),
-]
-NEW = [
-    Concept("X:01", ("Fever", "pyrexia", "high fever")),
-    Concept("X:02", (), replaced_by="X:01"),
-    Concept("X:03", ("Cold",)),
-    Concept("X:04", ("acute coryza", "common cold"), parents=("X:03",)),
-    Concept("X:05", (), consider=("X:20", "X:21")),
-    Concept("X:06", (), consider=("X:01",)),
-    Concept("X:08", ("gout",)),
-    Concept("X:09", ("mumps",)),
-    Concept("X:10", ("multiple sclerosis", "ms")),
-    Concept("X:20", ("type 1 diabetes",)),
-    Concept("X:21", ("type 2 diabetes",)),
-    Concept("X:22", ("podagra",)),
-    Concept("X:23", ("parotid inflammation", "parotitis")),
-    Concept("X:24", ("mitral stenosis", "ms")),
-    Concept("X:25", ("malaria",)),
-    Concept("X:0B", (), replaced_by="X:25"),
-]
+OLD = concepts_of(cases(__file__, "old_release"))
+NEW = concepts_of(cases(__file__, "new_release"))
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +53,7 @@ def test_names_that_come_and_go(tmp_path):
 
 def names_that_changed(folder, old, new):
     for name, names in (("old", old), ("new", new)):
-        build_kb([Concept(id, of) for id, of in names.items()], folder / name)
+        build_kb(concepts_of(names), folder / name)
     kbs = [KnowledgeBase.open(folder / name) for name in ("old", "new")]
     return [tuple(change[:4]) for change in compare_releases(*kbs) if "name " in change.kind]
 
@@ -104,7 +75,7 @@ MEANINGS = cases(__file__, "meanings")
 def test_an_id_whose_meaning_changed(tmp_path, case):
     *releases, others = MEANINGS[case]
     for name, names in zip(("old", "new"), releases, strict=True):
-        build_kb([Concept(f"X:{n}", of) for n, of in names.items()], tmp_path / name)
+        build_kb(concepts_of({f"X:{n}": of for n, of in names.items()}), tmp_path / name)
     kbs = [KnowledgeBase.open(tmp_path / name) for name in ("old", "new")]
     (tmp_path / "a.csv").write_text("id\nX:1\n")
     (move,) = (m for _, moves, _ in migrated_lines(tmp_path / "a.csv", *kbs) for m in moves)
