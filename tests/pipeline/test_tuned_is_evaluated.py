@@ -18,6 +18,7 @@ from spacy_bioel.evaluation.run import changed_settings, link_bare_texts, measur
 from spacy_bioel.evaluation.tune import tune_pipeline
 from spacy_bioel.linking import starter
 from spacy_bioel.loading import find_detector, find_linker
+from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore:.*W300")
@@ -37,7 +38,7 @@ SHIPPED = {n: STARTER["components"]["bioel_linker"][n] for n in ("mentions", "ni
 SHIPPED["label_types"] = {"Disease": ["Disease"], "Chemical": ["Chemical"]}
 
 
-DUAL = pytest.param("dual", marks=needs("contextual"))
+DUAL = pytest.param("dual", marks=[needs("contextual"), pytest.mark.slow])
 
 
 @pytest.fixture(params=["light", "shipped", DUAL, "ontology"])
@@ -48,25 +49,31 @@ def nlp(request, kb_folder, checkpoint, texts) -> Language:
     nlp = MAKERS[{"shipped": "light"}.get(request.param, request.param)](kb_folder, checkpoint)
     if request.param == "shipped":
         nlp.get_pipe("bioel_linker").cfg.update(SHIPPED)  # type: ignore[attr-defined]
-    nlp.config["initialize"]["components"] = {"bioel_linker": VOCABULARY}
-    data = examples_of(nlp, texts)
-    optimizer = nlp.initialize(lambda: data)
-    optimizer.learn_rate = 0.01
-    for _ in range(25):
-        step(nlp, texts, optimizer)
+    train_briefly(nlp, texts, updates=25)
     find_detector(nlp).cfg.update(SETTINGS)
     if request.param == "shipped":
         nlp.add_pipe("sentencizer", before="bioel_linker")  # a pipe between the two
     return nlp
 
 
-def test_every_setting_that_is_tried(nlp, texts, monkeypatch):
-    """Counts of each setting are those of the whole pipeline, before one is chosen."""
+def train_briefly(nlp: Language, texts: list[AnnotatedText], *, updates: int) -> None:
+    nlp.config["initialize"]["components"] = {"bioel_linker": VOCABULARY}
+    data = examples_of(nlp, texts)
+    optimizer = nlp.initialize(lambda: data)
+    optimizer.learn_rate = 0.01
+    for _ in range(updates):
+        step(nlp, texts, optimizer)
+
+
+def test_figures_are_of_each_setting_and_of_the_pipeline_that_is_saved(
+    nlp, texts, tmp_path, monkeypatch
+):
     linker: Any = find_linker(nlp)
     detector: Any = find_detector(nlp)
     done = []
 
     def choose_setting(settings: Any, counts: Any, *, protocol: str) -> Any:
+        """Counts of each setting are those of the whole pipeline, before one is chosen."""
         chosen = fit.choose_setting(settings, counts, protocol=protocol)
         if len(counts[0]) < len(texts):
             return chosen  # in a fold
@@ -87,12 +94,8 @@ def test_every_setting_that_is_tried(nlp, texts, monkeypatch):
         return chosen
 
     monkeypatch.setattr("spacy_bioel.evaluation.tune.choose_setting", choose_setting)
-    tune_pipeline(nlp, texts)
-    assert done == ["left_out" if detector is None else "threshold", "nil_threshold"]
-
-
-def test_the_report_is_of_the_pipeline_that_is_saved(nlp, texts, tmp_path):
     report = tune_pipeline(nlp, texts)
+    assert done == ["left_out" if detector is None else "threshold", "nil_threshold"]
     nlp.to_disk(tmp_path / "tuned")
     loaded = spacy.load(tmp_path / "tuned")
     chosen = {one.protocol: get_protocol(one.protocol)[1] for one in report.tuned}
@@ -110,9 +113,7 @@ def test_names_that_the_linker_adds_are_part_of_the_figures_of_the_detector(kb_f
     nlp = MAKERS["light"](kb_folder, kb_folder)
     linker: Any = nlp.get_pipe("bioel_linker")
     linker.cfg.update(SHIPPED)
-    nlp.config["initialize"]["components"] = {"bioel_linker": VOCABULARY}
-    data = examples_of(nlp, texts)
-    nlp.initialize(lambda: data)
+    train_briefly(nlp, texts, updates=0)
     find_detector(nlp).score_spans = lambda docs, **_: [[] for _ in docs]
     (detector,) = [one for one in tune_pipeline(nlp, texts).tuned if one.protocol == "mention"]
     assert detector.cross_fitted is not None and detector.fitted == detector.cross_fitted.value > 0
