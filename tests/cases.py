@@ -5,7 +5,8 @@ A file has three parts:
 kbs: Lists of concepts. `a+b` is a knowledge base of both lists. Without an id, concepts are X:00,
     X:01 and so on.
 pipelines: Settings of `bioel_linker`, with knowledge bases by their names; `starter`: changes of
-    the settings of the starter; `load`: a knowledge base to load as a pipeline.
+    the settings of the starter; `load`: a knowledge base to load as a pipeline;
+    `patterns`: labels of strings that an entity ruler finds.
 groups: Cases with a name and what they are about. What a group says holds for all of its cases that
     do not say otherwise: `check` (a function of the tests), `expected` (its result), `why`, and
     what the function takes, such as `pipeline`, `text` and `labels` (label of a string, wherever
@@ -66,7 +67,7 @@ class Cases:
         return KnowledgeBase.open(self.folder / name)
 
     def _nlp(self, name: str) -> Language:
-        settings = self._data["pipelines"][name]
+        settings = dict(self._data["pipelines"][name])
         if "starter" in settings:
             return spacy_bioel.load(config=settings["starter"])
         if "load" in settings:
@@ -78,6 +79,11 @@ class Cases:
             else {label: str(self.kb(of_label).path) for label, of_label in kb.items()}
         )
         nlp = blank()
+        if patterns := settings.pop("patterns", {}):
+            ruler: Any = nlp.add_pipe("entity_ruler")
+            ruler.add_patterns(
+                [{"label": label, "pattern": words} for words, label in patterns.items()]
+            )
         nlp.add_pipe("bioel_linker", config=settings | {"kb": folders})
         return nlp
 

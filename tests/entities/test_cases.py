@@ -18,6 +18,7 @@ from spacy_bioel.entities.species import organism_words
 from spacy_bioel.entities.usual_names import with_cell_lines
 from spacy_bioel.entities.variant_grammar import Variant, find_variants, read_variant
 from spacy_bioel.entities.variants import rs_numbers
+from spacy_bioel.report import explain
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*W323")
 CASES = Cases(Path(__file__).with_name("cases.yml"))
@@ -77,8 +78,16 @@ def organism_genes(text: str, kb: str, labels: Any = None) -> list[str]:
     return [doc[s:e].text for s, e, *_ in found if (s, e) not in places]
 
 
+def reason(pipeline: str, text: str, why_of: str, says: list[str]) -> str:
+    """Return the ids of a mention whose explanation says this."""
+    *_, mention = explain(CASES.nlp(pipeline), text, why_of).mentions
+    assert [part for part in says if part not in mention.reason] == [], mention.reason
+    return "|".join(mention.ids) or "NIL"
+
+
 CHECKS = {
     "links": CASES.links,
+    "reason": reason,
     "hgvs": partial(of_all, lambda text: getattr(read(text), "hgvs", None)),
     "component": partial(of_all, lambda text: getattr(read(text), "component", "")),
     "is_variant": partial(of_all, is_variant),

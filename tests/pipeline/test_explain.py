@@ -1,18 +1,21 @@
-"""Explanations of links, of whole texts, and on the command line."""
+"""Explanations of links, of texts and on the command line agree with what a pipeline decides."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
-from tiny import blank, linking_nlp
+from tiny import blank, learn, linking_nlp, needs
 
 import spacy_bioel
+from spacy_bioel.doc import get_links
 from spacy_bioel.errors import BioelError
-from spacy_bioel.explanation import Trace, features_text
+from spacy_bioel.explanation import Explanation, Trace, features_text
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.mentions.selection import select_mentions
-from spacy_bioel.types import Concept
+from spacy_bioel.types import Concept, Link
 
 CONCEPTS = (
     Concept("X:1", ("Seizure", "Convulsion"), ("Sign",)),
@@ -170,51 +173,56 @@ def test_command(bioel, folder, tmp_path):
     assert "[B440] Expected [MODEL] TEXT" in said
 
 
-HUMAN, MOUSE = "NCBITaxon:9606", "NCBITaxon:10090"
+# With coherence, and a threshold that makes many mentions NIL.
+DECIDING: dict[str, Any] = {"coherence": 1.0, "nil_threshold": 0.6}
+Decision = tuple[int, int, str, tuple[str, ...], list[tuple[str, float]]]
+CONTEXTUAL = pytest.param("contextual", marks=needs("contextual"))
 
 
-@pytest.mark.parametrize(
-    ("of_mice", "text", "ids", "why"),
-    [
-        ([], "mice and mice with ABC1", (), "genes of mice are not in this knowledge base."),
-        (
-            ["other"],
-            "mice and mice with ABC1",
-            (),
-            "names mice (2 times); this gene belongs to another organism.",
-        ),
-        (
-            [],
-            "mice and human mice ABC1",
-            (),
-            "names mice (2 times), human; genes of mice are not in this knowledge base.",
-        ),
-        (
-            [],
-            "ABC1 and germs",
-            ("G:1",),
-            "names germs; genes in texts about microbes are mostly human.",
-        ),
-        ([], "ABC1 is low", ("G:1",), "context was 0.99. The document names no organism."),
-    ],
-)
-def test_organisms_that_a_document_names_are_the_reason(tmp_path, of_mice, text, ids, why):
-    genes = [Concept("G:1", ("ABC1",), types=("Gene", HUMAN))]
-    genes += [Concept("G:2", (name,), types=("Gene", MOUSE)) for name in of_mice]
-    organisms = [Concept(HUMAN, ("human",), ("Species",)), Concept(MOUSE, ("mice",), ("Species",))]
-    organisms += [Concept("NCBITaxon:562", ("germs",), ("Species", "Prokaryote"))]
-    build_kb(genes, tmp_path / "genes")
-    build_kb(organisms, tmp_path / "organisms")
-    nlp = blank()
-    ruler = nlp.add_pipe("entity_ruler")
-    labels = {"ABC1": "Gene"} | dict.fromkeys(("mice", "human", "germs"), "Species")
-    ruler.add_patterns(  # type: ignore[attr-defined]
-        [{"label": label, "pattern": word} for word, label in labels.items()]
-    )
-    kb = {"Gene": str(tmp_path / "genes"), "Species": str(tmp_path / "organisms")}
-    settings = {"kb": kb, "evidence": {"dense": False}, "nil_threshold": 0.4}
-    nlp.add_pipe("bioel_linker", config=settings)
-    *_, gene = spacy_bioel.explain(nlp, text, "ABC1").mentions
-    assert gene.ids == ids
-    assert gene.reason.endswith(why)
-    assert ("The document names mice" in gene.reason) is ("mice" in text)
+@pytest.fixture(scope="module", params=["light", "dictionary", CONTEXTUAL])
+def deciding(request, kb_folder, trained_folder, texts) -> Language:
+    if request.param == "dictionary":
+        nlp = linking_nlp(kb_folder, mentions="dictionary")
+    elif request.param == "light":
+        nlp = spacy.load(trained_folder)
+    else:
+        from contextual_pipelines import multitask_nlp
+
+        spacy.util.fix_random_seed(0)
+        nlp = multitask_nlp(kb_folder, hidden=0, one_task=False)
+        learn(nlp, texts, updates=60, name="bioel_linker")
+    nlp.get_pipe("bioel_linker").cfg.update(DECIDING)  # type: ignore[attr-defined]
+    return nlp
+
+
+def decided(link: Link | Explanation) -> Decision:
+    candidates = [(c.id, c.score) for c in link.candidates]
+    return (link.start, link.end, link.label, link.ids, candidates)
+
+
+@pytest.mark.filterwarnings("ignore:.*W300")
+def test_explanations_are_what_was_decided(deciding, texts):
+    """Of whole texts, and of each mention alone."""
+    n_links = n_nil = 0
+    for text in texts:
+        doc = deciding(text.text)
+        report = spacy_bioel.explain(deciding, text.text)
+        links = list(map(decided, get_links(doc)))
+        assert list(map(decided, report.mentions)) == links
+        assert [decided(span._.explanation) for span in doc.spans["bioel"]] == links
+        assert all(mention.is_mention for mention in report.mentions)
+        if (scores := doc.spans["bioel"].attrs.get("scores")) is not None:
+            assert [mention.probability for mention in report.mentions] == scores
+        found = {(c.start, c.end) for c in report.considered if c.is_mention}
+        assert not report.considered or found == {link[:2] for link in links}
+        for mention in report.mentions:
+            assert mention.reason.startswith("Linked: " if mention.ids else "NIL: ")
+        at = {link[:2]: link for link in links}
+        for span in doc.spans["bioel"]:
+            report = spacy_bioel.explain(deciding, text.text, span.text)
+            here = [decided(mention) for mention in report.mentions if mention.is_mention]
+            assert decided(span._.explanation) in here
+            assert here == [at[link[:2]] for link in here]
+        n_links += len(links)
+        n_nil += sum(not ids for *_, ids, _ in links)
+    assert n_nil < n_links > 20

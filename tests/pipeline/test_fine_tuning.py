@@ -16,7 +16,7 @@ from spacy.training.initialize import init_nlp
 from spacy.util import load_config, resolve_dot_names
 from test_detector_kinds import KINDS, make_detector
 from thinc.api import Config
-from tiny import DETECTOR, blank, examples
+from tiny import DETECTOR, blank, examples, linking_nlp
 
 from spacy_bioel.cli.corpora import convert
 from spacy_bioel.errors import BioelError
@@ -34,23 +34,21 @@ TRAIN = [
     ("Acute kidney injury with lithium.", ["lithium"], ["Acute kidney injury"]),
     ("Dyskinesia under levodopa/carbidopa.", ["levodopa", "carbidopa"], ["Dyskinesia"]),
 ]
+FOUND = {("Naloxone", "Agent"), ("hypertension", "Finding"), ("morphine", "Agent")}
 DEV = [("Seizures after morphine.", ["morphine"], ["Seizures"])]
 IDS = {"naloxone": "D009270", "hypertension": "D006973", "morphine": "D009020"}
 
 
-def text_of(row: tuple[str, list[str], list[str]], labels: tuple[str, str]) -> dict[str, Any]:
-    text, chemicals, diseases = row
-    mentions = [
-        [text.index(words), text.index(words) + len(words), label, f"MESH:{IDS[words.lower()]}"]
-        if words.lower() in IDS
-        else [text.index(words), text.index(words) + len(words), label]
-        for label, found in zip(labels, (chemicals, diseases), strict=True)
-        for words in found
-        if label
-    ]
-    mentions = [
-        dict(zip(("start", "end", "label", "ids"), [*m[:3], m[3:]], strict=True)) for m in mentions
-    ]
+Row = tuple[str, list[str], list[str]]
+
+
+def text_of(row: Row, labels: tuple[str, str]) -> dict[str, Any]:
+    text, *found = row
+    mentions = []
+    for label, words in ((label, w) for label, of in zip(labels, found, strict=True) for w in of):
+        ids = [f"MESH:{IDS[words.lower()]}"] if words.lower() in IDS else []
+        place = {"start": text.index(words), "end": text.index(words) + len(words)}
+        mentions += [place | {"label": label, "ids": ids}] if label else []
     return {"text": text, "mentions": mentions}
 
 
@@ -80,6 +78,11 @@ def start(tmp_path, trained_folder) -> Callable[..., Any]:
     return start
 
 
+def from_there(folder: Path) -> Callable[[Any], None]:
+    """Start from another pipeline."""
+    return lambda config: config["paths"].update(start=str(folder))
+
+
 def pipes(nlp: Any) -> tuple[Any, Any]:
     return nlp.get_pipe("bioel_mentions"), nlp.get_pipe("bioel_linker")
 
@@ -104,8 +107,8 @@ def trained_on(nlp: Any, folder: Path) -> Any:
 
 def test_own_labels_start_from_those_of_the_same_meaning(start, trained, caplog):
     nlp = start()
-    detector, linker = pipes(nlp)
-    assert detector.labels == ("Disorder", "Drug")
+    assert "origins" not in nlp.meta["bioel"]  # the pipeline has no name
+    assert pipes(nlp)[0].labels == ("Disorder", "Drug")
     names = {"Chemical": "Drug", "Disease": "Disorder"}
     for text, *_ in [*TRAIN, *DEV]:
         before = {(words, names[label], id) for words, label, id in found(trained, text)}
@@ -157,32 +160,31 @@ def test_names_of_labels(own, label):
 
 def test_the_same_name_comes_first():
     starts = choose_starts(["Protein", "Gene"], ["Gene", "Protein"], {}, told={})
-    assert {own: start.label for own, start in starts.items()} == {
-        "Gene": "Gene",
-        "Protein": "Protein",
-    }
+    assert {own: start.label for own, start in starts.items()} == {n: n for n in starts}
 
 
-def test_labels_of_other_names_start_from_what_finds_their_mentions(start, caplog):
-    nlp = start(("Agent", "Finding"))
-    assert pipes(nlp)[0].labels == ("Agent", "Finding")
-    assert ("morphine", "Agent", "MESH:D009020") in found(nlp, DEV[0][0])
-    assert "'Agent' starts from 'Chemical' (by overlap" in caplog.text
-
-
-def test_labels_as_told(start, trained):
-    nlp = start(("Agent", "Disease"), labels={"Agent": "Disease", "Disease": None})
-    detector, _ = pipes(nlp)
-    assert detector.labels == ("Agent", "Disease")
-    assert {label for _, label, _ in found(nlp, TRAIN[0][0])} == {"Agent"}
-    assert {words for words, *_ in found(nlp, TRAIN[0][0])} == {"hypertension"}
-
-
-def test_labels_that_the_corpus_lacks_are_dropped(start):
-    nlp = start(("Drug", ""))
-    detector, linker = pipes(nlp)
-    assert detector.labels == ("Drug",)
-    assert {label for _, label, _ in found(nlp, TRAIN[0][0])} == {"Drug"}
+@pytest.mark.parametrize(
+    ("names", "settings", "labels", "expected", "warning"),
+    [
+        # By what finds their mentions.
+        (("Agent", "Finding"), {}, ("Agent", "Finding"), FOUND, "'Agent' starts from 'Chemical' ("),
+        # As told: "Disease" from scratch.
+        (
+            ("Agent", "Disease"),
+            {"labels": {"Agent": "Disease", "Disease": None}},
+            ("Agent", "Disease"),
+            {("hypertension", "Agent")},
+            "",
+        ),
+        # Labels that the corpus lacks are dropped.
+        (("Drug", ""), {}, ("Drug",), {("Naloxone", "Drug"), ("morphine", "Drug")}, ""),
+    ],
+)
+def test_what_labels_start_from(start, caplog, names, settings, labels, expected, warning):
+    nlp = start(names, **settings)
+    assert pipes(nlp)[0].labels == labels
+    assert {(words, label) for words, label, _ in found(nlp, TRAIN[0][0])} == expected
+    assert warning in caplog.text
 
 
 def test_or_kept_and_not_forgotten(start, tmp_path):
@@ -205,11 +207,9 @@ def test_or_kept_and_not_forgotten(start, tmp_path):
 
 
 def test_documents_that_declare_their_labels_are_left_alone(start):
-    def declare(config):
-        config["corpora"]["train"]["annotates"] = ["Drug", "Disorder", "Organ"]
-
-    nlp = start(keep=True, change=declare)
-    assert nlp.config["corpora"]["train"]["annotates"] == ["Drug", "Disorder", "Organ"]
+    declared = ["Drug", "Disorder", "Organ"]
+    nlp = start(keep=True, change=lambda c: c["corpora"]["train"].update(annotates=declared))
+    assert nlp.config["corpora"]["train"]["annotates"] == declared
 
 
 def test_the_settings_of_labels_follow_their_names(start, trained_folder, tmp_path):
@@ -220,16 +220,13 @@ def test_the_settings_of_labels_follow_their_names(start, trained_folder, tmp_pa
     linker.cfg["label_types"] = {"Chemical": ["Chemical"], "Disease": ["Disease"]}
     linker.cfg["kb"] = {"Chemical": str(folder), "Disease": str(folder)}
     nlp.to_disk(tmp_path / "model")
-
-    def from_there(config):
-        config["paths"]["start"] = str(tmp_path / "model")
-
-    detector, linker = pipes(start(("Drug", ""), change=from_there))
+    there = from_there(tmp_path / "model")
+    detector, linker = pipes(start(("Drug", ""), change=there))
     assert detector.cfg["include"] == {"Drug": ["levodopa/carbidopa"]}
     assert linker.cfg["label_types"] == {"Drug": ["Chemical"]} and list(linker.cfg["kb"]) == [
         "Drug"
     ]
-    detector, linker = pipes(start(("Drug", ""), keep=True, change=from_there))
+    detector, linker = pipes(start(("Drug", ""), keep=True, change=there))
     assert list(linker.cfg["kb"]) == ["Drug", "Disease"]
 
 
@@ -240,29 +237,23 @@ def test_the_alias_table_grows_by_the_training_mentions(start, trained):
     assert after.counts["nausea"] == before.counts["nausea"]
 
 
-def own_kb(folder: Path) -> Path:
-    names = {"MESH:D009020": "morphine", "OWN:1": "naloxone", "MESH:D009270": "Narcan"}
-    build_kb([Concept(id, (name,)) for id, name in names.items()], folder)
-    return folder
-
-
 def test_an_own_knowledge_base(start, tmp_path):
-    nlp = start(kb=str(own_kb(tmp_path / "kb")), label_types={"Drug": ["D"]})
+    names = {"MESH:D009020": "morphine", "OWN:1": "naloxone", "MESH:D009270": "Narcan"}
+    build_kb([Concept(id, (name,)) for id, name in names.items()], tmp_path / "kb")
+    nlp = start(kb=str(tmp_path / "kb"), label_types={"Drug": ["D"]})
     _, linker = pipes(nlp)
     assert len(linker.kb) == 3 and linker.cfg["include_kb"]
     assert linker.cfg["label_types"] == {"Drug": ["D"]}
     # Ids that the knowledge base lacks would reduce the shares of those that it has.
     assert linker.alias_table.ids.keys() <= {"MESH:D009020", "MESH:D009270"}
     assert ("morphine", "Drug", "MESH:D009020") in found(nlp, "He took morphine.")
-
-
-def test_a_knowledge_base_without_the_ids(start, tmp_path):
-    build_kb([Concept("OWN:1", ("naloxone",))], tmp_path / "kb")
+    build_kb([Concept("OWN:1", ("naloxone",))], tmp_path / "without")
     with pytest.raises(BioelError, match=r"\[B077\] 0 of 3 gold ids"):
-        start(kb=str(tmp_path / "kb"))
+        start(kb=str(tmp_path / "without"))
 
 
 LIVER = [("The liver of a mouse.", ["liver"], []), ("A liver.", ["liver"], [])]
+HARMED: Row = ("The liver is harmed by morphine.", ["morphine"], ["liver"])
 ORGANS = {"liver": "MESH:L1", "morphine": "MESH:L2"}
 
 
@@ -303,21 +294,18 @@ def test_a_knowledge_base_is_added_for_one_label(start, organs, form):
     doc = nlp.make_doc("morphine and morphine")
     doc.spans["bioel"] = [Span(doc, 0, 1, "Organ"), Span(doc, 2, 3, "Chemical")]
     assert [s.kb_id_ for s in linker(doc).spans["bioel"]] == ["MESH:L2", "MESH:D009020"]
-    row = ("The liver is harmed by morphine.", ["morphine"], ["liver"])
-    nlp = start(("Drug", "Organ"), train=[row] * 2, kb=kb)
+    nlp = start(("Drug", "Organ"), train=[HARMED] * 2, kb=kb)
     assert pipes(nlp)[1].cfg["kb"].keys() == {"Drug", "Organ"}
 
 
 def test_a_knowledge_base_in_place_of_those_of_other_labels(start, organs, caplog):
-    row = ("The liver is harmed by morphine.", ["morphine"], ["liver"])
-    start(("Drug", "Organ"), train=[row, *TRAIN[:1]], kb=organs)
+    start(("Drug", "Organ"), train=[HARMED, *TRAIN[:1]], kb=organs)
     (message,) = (r.getMessage() for r in caplog.records if "W383" in r.getMessage())
     assert "labelled 'Drug'" in message and "--kb Drug=FOLDER" in message
 
 
 def test_a_label_without_a_knowledge_base_is_not_linked(start, organs, tmp_path, caplog):
     """Rather than to those of the others; but if these have its ids, it is."""
-    row = ("The liver is harmed by morphine.", ["morphine"], ["liver"])
 
     def with_labels(config: Any) -> None:
         nlp = spacy.load(config["paths"]["start"])
@@ -326,85 +314,64 @@ def test_a_label_without_a_knowledge_base_is_not_linked(start, organs, tmp_path,
         nlp.to_disk(tmp_path / "model")
         config["paths"]["start"] = str(tmp_path / "model")
 
-    nlp = start(("Drug", "Organ"), train=[row] * 2, keep=True, change=with_labels)
+    nlp = start(("Drug", "Organ"), train=[HARMED] * 2, keep=True, change=with_labels)
     assert "W383" not in caplog.text and pipes(nlp)[1].cfg["label_types"] == {}
     IDS["liver"] = "L9"
-    nlp = start(("Drug", "Organ"), train=[row] * 2, keep=True, change=with_labels)
+    nlp = start(("Drug", "Organ"), train=[HARMED] * 2, keep=True, change=with_labels)
     assert "labelled 'Organ' have no id in any knowledge base" in caplog.text
     assert pipes(nlp)[1].cfg["label_types"] == {"Organ": []}
 
 
 def test_one_known_label_is_enough(start, caplog):
-    row = ("The liver is harmed by morphine.", ["morphine"], ["liver"])
-    nlp = start(("Drug", "Organ"), train=[row, *TRAIN[:0]] * 2)
+    nlp = start(("Drug", "Organ"), train=[HARMED] * 2)
     assert pipes(nlp)[0].labels == ("Drug", "Organ")
     assert "W381" in caplog.text and "'Organ'" in caplog.text
-    assert {label for _, label, _ in found(nlp, row[0])} == {"Drug"}
+    assert {label for _, label, _ in found(nlp, HARMED[0])} == {"Drug"}
     caplog.clear()
-    start(("Drug", "Organ"), labels={"Organ": None}, train=[row] * 2)
+    start(("Drug", "Organ"), labels={"Organ": None}, train=[HARMED] * 2)
     assert "W381" not in caplog.text  # as told
 
 
-@pytest.mark.parametrize("labels", [{"Dru": "Chemical"}, {"Drug": "Chemicals"}])
-def test_told_of_labels_that_do_not_exist(start, labels):
-    with pytest.raises(BioelError, match=r"\[B571\]"):
-        start(labels=labels)
-
-
 @pytest.mark.parametrize(
-    ("train", "dev"), [(TRAIN[:1], TRAIN[:1]), (TRAIN, TRAIN[1:])], ids=["one", "some"]
+    ("settings", "message"),
+    [
+        ({"labels": {"Dru": "Chemical"}}, r"\[B571\]"),
+        ({"labels": {"Drug": "Chemicals"}}, r"\[B571\]"),
+        # Development documents that are trained on: the only one, and some.
+        ({"train": TRAIN[:1], "dev": TRAIN[:1]}, r"\[B572\] .*\(1 of them"),
+        ({"train": TRAIN, "dev": TRAIN[1:]}, r"\[B572\] .*\(2 of them"),
+        ({"train": [(text, [], []) for text, *_ in TRAIN]}, r"\[B051\]"),
+        ({"empty": "train"}, r"\[B572\]"),
+        ({"empty": "dev"}, r"\[B572\]"),
+        # Pipes that are untrained, made anew, and of another version.
+        ({"there": "untrained"}, r"\[B573\].*bioel_mentions"),
+        ({"there": "anew"}, r"\[B573\].*source"),
+        ({"there": "other"}, r"\[B041\].*shape"),
+    ],
 )
-def test_development_documents_that_are_trained_on(start, train, dev):
-    with pytest.raises(BioelError, match=rf"\[B572\] .*\({len(dev)} of them"):
-        start(train=train, dev=dev)
+def test_what_cannot_be_started_from(start, trained_folder, kb_folder, tmp_path, settings, message):
+    settings = dict(settings)
+    empty, there = settings.pop("empty", ""), settings.pop("there", "")
 
+    def change(config: Any) -> None:
+        if empty:
+            DocBin().to_disk(tmp_path / "empty.spacy")
+            config["paths"][empty] = str(tmp_path / "empty.spacy")
+        elif there == "anew":
+            config["components"]["bioel_mentions"] = {"factory": "bioel_mentions"}
+        elif there:
+            config["paths"]["start"] = str(tmp_path / there)
 
-@pytest.mark.parametrize("name", ["train", "dev"])
-def test_a_corpus_without_documents(start, tmp_path, name):
-    def empty(config):
-        DocBin().to_disk(tmp_path / "empty.spacy")
-        config["paths"][name] = str(tmp_path / "empty.spacy")
-
-    with pytest.raises(BioelError, match=r"\[B572\]"):
-        start(change=empty)
-
-
-def test_documents_without_mentions(start):
-    with pytest.raises(BioelError, match=r"\[B051\]"):
-        start(train=[(text, [], []) for text, *_ in TRAIN])
-
-
-def test_a_pipe_that_has_learned_nothing(start, tmp_path):
-    nlp = spacy.blank("en")
-    nlp.add_pipe("bioel_mentions")
-    nlp.add_pipe("bioel_linker")
-    nlp.to_disk(tmp_path / "untrained")
-
-    def from_there(config):
-        config["paths"]["start"] = str(tmp_path / "untrained")
-
-    with pytest.raises(BioelError, match=r"\[B573\].*bioel_mentions"):
-        start(change=from_there)
-
-
-def test_a_pipe_that_is_made_anew(start):
-    def anew(config):
-        config["components"]["bioel_mentions"] = {"factory": "bioel_mentions"}
-
-    with pytest.raises(BioelError, match=r"\[B573\].*source"):
-        start(change=anew)
-
-
-def test_a_start_of_another_version(start, trained_folder, tmp_path):
-    spacy.load(trained_folder).to_disk(tmp_path / "other")
-    path = tmp_path / "other" / "config.cfg"
-    path.write_text(path.read_text("utf8").replace("hidden = 32", "hidden = 48"), "utf8")
-
-    def from_there(config):
-        config["paths"]["start"] = str(tmp_path / "other")
-
-    with pytest.raises(BioelError, match=r"\[B041\].*shape"):
-        start(change=from_there)
+    if there == "untrained":
+        nlp = linking_nlp(kb_folder)
+        nlp.add_pipe("bioel_mentions", first=True)
+        nlp.to_disk(tmp_path / there)
+    elif there == "other":
+        copytree(trained_folder, tmp_path / there)
+        path = tmp_path / there / "config.cfg"
+        path.write_text(path.read_text("utf8").replace("hidden = 32", "hidden = 48"), "utf8")
+    with pytest.raises(BioelError, match=message):
+        start(change=change, **settings)
 
 
 @pytest.mark.parametrize("kind", ["hidden", "linear", "bio"])
@@ -428,6 +395,7 @@ def test_rows_of_the_last_layer(kind, texts):
     assert (after[..., 1] <= -4).all()
 
 
+@pytest.mark.slow
 def test_spacy_debug_data_on_the_embedded_corpus(trained_folder, tmp_path, capsys):
     assets = TRAINING / "assets"
     build_kb(read_concepts_jsonl(assets / "mesh_excerpt.jsonl"), tmp_path / "kb")
@@ -451,7 +419,7 @@ def test_the_card_names_the_pipeline_it_started_from(start, trained_folder, tmp_
     about = {"name": "mini", "version": "1.2", "license": "MIT", "sources": sources}
     meta = srsly.read_json(source / "meta.json") | about | {"bioel": {"origins": [earlier]}}
     srsly.write_json(source / "meta.json", meta)
-    nlp = start(change=lambda config: config["paths"].update(start=str(source)))
+    nlp = start(change=from_there(source))
     nlp.meta["training_steps"] = 12
     nlp.to_disk(model := tmp_path / "model")
     gold, scores = tmp_path / "dev.jsonl", tmp_path / "scores.json"
@@ -465,7 +433,3 @@ def test_the_card_names_the_pipeline_it_started_from(start, trained_folder, tmp_
     assert "12 updates, seed 0." in card and "${" not in card
     again = [source["name"] for source in srsly.read_json(model / "meta.json")["sources"]]
     assert again[0] == "Mine" and again[-4:] == ["en_first 2", "en_mini 1.2", "Letters", "A | B"]
-
-
-def test_a_pipeline_without_a_name_is_no_origin(start):
-    assert "origins" not in start().meta["bioel"]
