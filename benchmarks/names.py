@@ -1,6 +1,13 @@
 """Measure lists of names and of texts that look like names, written before any rule for them.
 
-tests/test_names_data.py describes the lists in this folder. `--symbols` adds a table of short names
+All texts are our own, in the style of abstracts; tests/test_benchmark_texts.py describes their form.
+expected_more.tsv has names in a sentence of their own, with ids of MeSH, or of OMIM or MONDO where
+MeSH lacks the disease. organism_abstracts.jsonl annotates genes of the organism, unless they have a
+general name ("histone H4"); a gene without ids is in no table. own_names.jsonl has written forms of
+the names in own_names.csv, by `group`; no_false_friends.jsonl and definitions.jsonl have texts that
+look like names, genomic coordinates, and short forms with their definitions.
+
+`--symbols` adds a table of short names
 with the human symbols that are meant (symbol|symbol), each in the sentences below. Of the mentions
 with ids, percent `right` (a mention that overlaps the gold mention has its ids, or one of the
 symbols), `wrong` (otherwise, such a mention has an id) and `missed`. Of texts that are not names,

@@ -1,22 +1,25 @@
-"""A slow matcher of regular expressions that counts its steps, and texts that are hard for them.
+"""Texts that are hard for a regular expression, and whether it takes more than linear time on one.
 
-`re` cannot say how many steps it takes. This matcher backtracks in the same way, so that a test can
-compare steps on short and on longer texts without a clock.
+A text repeats what an unbounded repetition of the expression matches, and then fails. It is made
+longer step by step, until the time of `re` is long, so that exponential time ends too.
 """
 
 from __future__ import annotations
 
 import re
-import sys
+from collections import deque
 from collections.abc import Callable, Iterator
-from functools import partial
 from random import Random
 from re import _constants as op
 from re import _parser as parser
+from time import process_time
 from typing import Any
 
-# Called with the position after a match; returns whether the rest of the expression matches.
-Rest = Callable[[int], bool]
+# Exponential time shows in the first lengths, before it takes minutes.
+_LENGTHS = (16, 20, 24, 28, 64, 256, 750)
+_SHORT, _LONG = 750, 3_000
+_SECONDS, _NOISE = 0.05, 0.002
+_MAX_RATIO = 8  # 4 in linear time, 16 in quadratic time
 _CATEGORIES = {
     op.CATEGORY_DIGIT: r"\d", op.CATEGORY_NOT_DIGIT: r"\D", op.CATEGORY_SPACE: r"\s",
     op.CATEGORY_NOT_SPACE: r"\S", op.CATEGORY_WORD: r"\w", op.CATEGORY_NOT_WORD: r"\W",
@@ -24,121 +27,27 @@ _CATEGORIES = {
 _REPEATS = (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT)
 
 
-class TooManySteps(Exception):
-    """The matcher has taken more steps than it was allowed."""
+def is_slow_on(pattern: str, flags: int = 0, *, once: bool = False) -> str:
+    """Return a text for which an expression takes more than linear time, or "".
 
+    once (bool): It is used with `match`, which starts at one place only.
+    """
+    compiled = re.compile(pattern, flags)
 
-class Matcher:
-    """Finds all matches of an expression, and counts the characters and empty matches it tries."""
+    def seconds(text: str) -> float:
+        start = process_time()
+        compiled.match(text) if once else deque(compiled.finditer(text), maxlen=0)
+        return process_time() - start
 
-    def __init__(self, pattern: str, flags: int = 0) -> None:
-        self.tree = parser.parse(pattern, flags)
-        self._flags = self.tree.state.flags
-        self.steps = 0
-
-    def count(
-        self,
-        text: str,
-        *,
-        once: bool = False,
-        limit: int = sys.maxsize,
-        found: Callable[[tuple[int, int]], object] | None = None,
-    ) -> int:
-        """Return the steps that `finditer` takes.
-
-        once (bool): Count those of `match` instead, which starts only once.
-        found (Callable | None): Called with the start and end of each match.
-        RAISES TooManySteps: If there are more than `limit`.
-        """
-        self.steps, self._limit, self._text = 0, limit, text
-        self._groups: dict[int, tuple[int, int]] = {}
-        position = 0
-        while position <= len(text):
-            ends: list[int] = []
-            self._groups.clear()
-
-            def is_end(end: int, ends: list[int] = ends) -> bool:
-                ends.append(end)
-                return True
-
-            if self._match(list(self.tree), 0, position, is_end, self._flags) and found:
-                found((position, ends[0]))
-            if once:
-                break
-            position = max(position + 1, ends[0]) if ends else position + 1
-        return self.steps
-
-    def _match(self, nodes: list[Any], index: int, at: int, rest: Rest, flags: int) -> bool:
-        if index == len(nodes):
-            return rest(at)
-        self.steps += 1
-        if self.steps > self._limit:
-            raise TooManySteps
-        operation, value = nodes[index]
-        follow = partial(self._follow, nodes, index + 1, rest, flags)
-        if operation in _REPEATS:
-            least, most, body = value
-            if operation is op.POSSESSIVE_REPEAT:
-                return self._atomic([(op.MAX_REPEAT, value)], at, follow, flags)
-            is_lazy = operation is op.MIN_REPEAT
-            return self._repeat(list(body), least, most, 0, at, -1, follow, flags, is_lazy)
-        if operation is op.SUBPATTERN:
-            group, added, removed, body = value
-            inner = (flags | added) & ~removed
-
-            def close(end: int) -> bool:
-                if group is not None:
-                    self._groups[group] = (at, end)
-                return follow(end)
-
-            return self._match(list(body), 0, at, close, inner)
-        if operation is op.ATOMIC_GROUP:
-            return self._atomic(list(value), at, follow, flags)
-        if operation is op.BRANCH:
-            return any(self._match(list(b), 0, at, follow, flags) for b in value[1])
-        if operation in (op.ASSERT, op.ASSERT_NOT):
-            direction, body = value
-            start = at if direction > 0 else at - body.getwidth()[0]
-            is_found = start >= 0 and self._match(list(body), 0, start, lambda _: True, flags)
-            return is_found == (operation is op.ASSERT) and follow(at)
-        if operation is op.AT:
-            return self._is_at(value, at, flags) and follow(at)
-        if operation is op.GROUPREF:
-            start, end = self._groups.get(value, (0, -1))
-            words = self._text[start:end]
-            return end >= start and self._text.startswith(words, at) and follow(at + len(words))
-        is_there = at < len(self._text) and _accepts(operation, value, self._text[at], flags)
-        return is_there and follow(at + 1)
-
-    def _follow(self, nodes: list[Any], index: int, rest: Rest, flags: int, at: int) -> bool:
-        return self._match(nodes, index, at, rest, flags)
-
-    def _atomic(self, nodes: list[Any], at: int, follow: Rest, flags: int) -> bool:
-        ends: list[int] = []
-        is_found = self._match(nodes, 0, at, lambda end: not ends.append(end), flags)
-        return is_found and follow(ends[0])
-
-    def _repeat(
-        self, body: list[Any], least: int, most: int, n: int, at: int, before: int, follow: Rest,
-        flags: int, is_lazy: bool,
-    ) -> bool:  # fmt: skip
-        def again(end: int) -> bool:
-            if end == at and n >= least:  # an empty repetition ends the loop
-                return False
-            return self._repeat(body, least, most, n + 1, end, at, follow, flags, is_lazy)
-
-        if n < least:
-            return self._match(body, 0, at, again, flags)
-        if is_lazy:
-            return follow(at) or (n < most and self._match(body, 0, at, again, flags))
-        return (n < most and self._match(body, 0, at, again, flags)) or follow(at)
-
-    def _is_at(self, where: Any, at: int, flags: int) -> bool:
-        pattern = {
-            op.AT_BEGINNING: "^", op.AT_BEGINNING_STRING: r"\A", op.AT_BOUNDARY: r"\b",
-            op.AT_NON_BOUNDARY: r"\B", op.AT_END: "$", op.AT_END_STRING: r"\Z",
-        }[where]  # fmt: skip
-        return bool(re.compile(pattern, flags & (re.M | re.A)).match(self._text, at))
+    for text in hard_texts(parser.parse(pattern, flags), Random(0)):
+        if any(seconds(text(n)) > _SECONDS for n in _LENGTHS):
+            return text(_LENGTHS[-1])
+        short, long = text(_SHORT), text(_LONG)
+        if seconds(long) > _NOISE:
+            least = [min(seconds(one) for _ in range(3)) for one in (short, long)]
+            if least[1] > max(_NOISE, _MAX_RATIO * least[0]):
+                return long
+    return ""
 
 
 def _accepts(operation: Any, value: Any, character: str, flags: int) -> bool:

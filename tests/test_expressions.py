@@ -7,23 +7,16 @@ are only used with `match` and `fullmatch` start once, so they are tried once.
 
 import ast
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
-from random import Random
 
 import pytest
-from backtracking import Matcher, TooManySteps, hard_texts
+from backtracking import is_slow_on
 
 import spacy_bioel
 
 PACKAGE = Path(spacy_bioel.__file__).parent
-SHORT, LONG = 40, 160
-# The work for each character stays the same in linear time. If it grows with the length, it does so
-# by a factor, or by a number of steps for each further character.
-MAX_RATIO = 1.6
-MAX_STEPS_MORE = 0.1
 # Imports the package, links a text, and prints the expressions that were compiled, with the file
 # and line that asked for them.
 COMPILED = """
@@ -109,31 +102,8 @@ def names_tried_once() -> set[tuple[str, str]]:
     }
 
 
-def is_slow_on(pattern: str, flags: int = 0, *, once: bool = False) -> str:
-    """Return a text for which an expression takes more than linear time, or ""."""
-    matcher = Matcher(pattern, flags)
-    for text in hard_texts(matcher.tree, Random(0)):
-        short, long = text(SHORT), text(LONG)
-        try:
-            before = matcher.count(short, once=once, limit=20_000) / len(short)
-            most = before + MAX_STEPS_MORE * (len(long) - len(short))
-            limit = int(min(MAX_RATIO * before, most) * len(long)) + 500
-            matcher.count(long, once=once, limit=limit)
-        except TooManySteps:
-            return long
-    return ""
-
-
-@pytest.fixture
-def deep_recursion():
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(50_000)
-    yield
-    sys.setrecursionlimit(before)
-
-
 @pytest.mark.slow
-def test_expressions_of_the_package(deep_recursion):
+def test_expressions_of_the_package():
     tried_once = names_tried_once()
     expressions = compiled_expressions()
     assert len(expressions) > 150
@@ -185,19 +155,3 @@ def test_an_expression_in_a_function_is_read():
 
 def test_match_starts_once():
     assert not is_slow_on(r"a+b", once=True)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "text"),
-    [
-        (r"(?P<a>\w)(?P=a)|[^\s]{2,3}?\b", "hello wood, AAA"),
-        (r"(?i:k(?=m)|(?<!\d)µ)[a-c\d]*+", "Km5 µa 7µa KM"),
-        (r"^\s*(?:x|yy)+$", "x\n yyx\nyx"),
-        (r"(?>a+)b|.", "aab\nab"),
-    ],
-)
-def test_the_matcher_finds_what_re_finds(pattern, text):
-    found = []
-    matcher = Matcher(pattern, re.M)
-    matcher.count(text, found=found.append)
-    assert found == [match.span() for match in re.finditer(pattern, text, re.M)]

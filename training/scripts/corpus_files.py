@@ -40,7 +40,8 @@ class Finder:
         self.may_download = may_download
         self.urls: dict[str, str] = {}
         if may_download:
-            for asset in parse_yaml(Path("project.yml").read_text(encoding="utf8")).get("assets", []):
+            project = parse_yaml(Path("project.yml").read_text(encoding="utf8"))
+            for asset in project.get("assets", []):
                 self.urls[Path(asset["dest"]).name] = asset["url"]
 
     def find(self, pattern: str) -> Path | None:
