@@ -1,15 +1,14 @@
 """Measure lists of names and of texts that look like names, written before any rule for them.
 
-All texts are our own, in the style of abstracts; tests/test_benchmark_texts.py describes their form.
+All texts are our own, in the style of abstracts (form: tests/test_benchmark_texts.py).
 expected_more.tsv has names in a sentence of their own, with ids of MeSH, or of OMIM or MONDO where
 MeSH lacks the disease. organism_abstracts.jsonl annotates genes of the organism, unless they have a
 general name ("histone H4"); a gene without ids is in no table. own_names.jsonl has written forms of
 the names in own_names.csv, by `group`; no_false_friends.jsonl and definitions.jsonl have texts that
 look like names, genomic coordinates, and short forms with their definitions.
 
-`--symbols` adds a table of short names
-with the human symbols that are meant (symbol|symbol), each in the sentences below. Of the mentions
-with ids, percent `right` (a mention that overlaps the gold mention has its ids, or one of the
+`--symbols` adds a table of short names with the human symbols that are meant (symbol|symbol), each
+in the sentences below. Of the mentions with ids, percent `right` (a mention that overlaps the gold mention has its ids, or one of the
 symbols), `wrong` (otherwise, such a mention has an id) and `missed`. Of texts that are not names,
 percent `wrong`: a mention that overlaps the text has one of the labels that it must not have. Of
 genomic coordinates, a mention is right if its HGVS form is. `own names` are measured with a
