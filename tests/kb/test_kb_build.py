@@ -1,10 +1,12 @@
+"""What is built follows from the records, in any order, and nothing else is overwritten."""
+
 from pathlib import Path
+from typing import Any
 
 import pytest
-from kb_files import made_kb
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.kb.build import BuildReport, build_kb
+from spacy_bioel.kb.build import Branches, BuildReport, build_kb
 from spacy_bioel.kb.edit import retire_ids
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Concept
@@ -32,6 +34,19 @@ def test_rows_are_sorted_by_id_and_first_concept(kb):
     assert kb.concept_offsets.tolist() == [0, 2, 4, 6, 7]
 
 
+def test_meta_has_source_release_and_licence(kb):
+    meta = kb.meta
+    assert (meta["schema"], meta["normalizer"]) == (5, 1)
+    assert (meta["source"], meta["release"], meta["licence"]) == ("made up", "2026", "CC0")
+    assert meta["counts"] == {
+        "records": 5, "concepts": 4, "names": 6, "entries": 7, "ambiguous_names": 1,
+        "merged_records": 0, "merged_names": 1, "empty_names": 0, "dropped_by_type": 0,
+        "dropped_by_branch": 0, "dropped_nameless": 0, "inherited_types": 0,
+        "unknown_parents": 1, "retired": 1,
+        "retired_current": 0, "retired_missing": 0, "withdrawn": 0, "redirected": 0,
+    }  # fmt: skip
+
+
 def test_order_of_records_does_not_matter(tmp_path):
     records = [Concept(f"X:{i}", (f"name {i % 3}", f"other {i}")) for i in range(9)]
     forward = build_kb(records, tmp_path / "forward")
@@ -42,28 +57,35 @@ def test_order_of_records_does_not_matter(tmp_path):
 def test_records_of_one_id_are_merged(tmp_path):
     kb, report = built(
         tmp_path,
-        Concept("X:1", ("a",), ("T",), ("X:2",)),
-        Concept("X:2", ("p",), ("T",)),
-        Concept("X:1", ("b", "A"), ("U", "T"), ("X:2",), "text"),
+        Concept("X:1", ("a",), ("T",), ("X:2",), xrefs=("A:1", " B:2\tof two\nlines ", "")),
+        Concept("X:2", ("p",), ("T",), xrefs=("D:4",)),
+        Concept("X:1", ("b", "A"), ("U", "T"), ("X:2",), "text", xrefs=("A:1", "C:3")),
     )
     assert names_of(kb, 0) == ["a", "b"]
     assert kb.types_of(0) == ("T", "U")
     assert kb.parents_of(0).tolist() == [1]
     assert kb.definition(0) == "text"
+    assert kb.xrefs(0) == ("A:1", "B:2 of two lines", "C:3")
     assert (report.records, report.merged_records, report.merged_names) == (3, 1, 1)
+    retire_ids(tmp_path / "kb", {"X:2": "X:1"})
+    kb = KnowledgeBase.open(tmp_path / "kb")
+    assert kb.xrefs(0) == ("A:1", "B:2 of two lines", "C:3", "D:4")
 
 
-def test_a_preferred_spelling_wins_over_a_synonym(tmp_path):
-    kb, _ = built(tmp_path, Concept("X:1", ("a", "all")), Concept("X:2", ("ALL", "A")))
-    assert list(kb.names) == ["a", "ALL"]
-    assert kb.preferred_name(1) == "ALL"
-    kb, _ = built(tmp_path, Concept("X:1", ("All",)), Concept("X:2", ("ALL",)))
-    assert list(kb.names) == ["All"]
-
-
-def test_a_shared_name_is_spelled_as_the_oldest_concept_has_it(tmp_path):
-    concepts = [Concept("G:109880", ("Braf",)), Concept("G:673", ("BRAF",))]
-    assert list(made_kb(tmp_path / "kb", concepts).names) == ["BRAF"]
+@pytest.mark.parametrize(
+    ("of_first", "of_second", "names"),
+    [
+        # A preferred spelling wins over a synonym.
+        (("X:1", "a", "all"), ("X:2", "ALL", "A"), ["a", "ALL"]),
+        (("X:1", "All"), ("X:2", "ALL"), ["All"]),
+        # Of two, that of the oldest concept, by its number.
+        (("G:109880", "Braf"), ("G:673", "BRAF"), ["BRAF"]),
+    ],
+)
+def test_the_spelling_of_a_shared_name(tmp_path, of_first, of_second, names):
+    kb, _ = built(tmp_path, *(Concept(id, tuple(own)) for id, *own in (of_first, of_second)))
+    assert list(kb.names) == names
+    assert kb.preferred_name(1) == names[-1]
 
 
 def test_names_without_a_word_are_dropped(tmp_path):
@@ -81,34 +103,24 @@ def test_types_come_from_parents_wherever_they_are(tmp_path):
         Concept("X:2", ("mother",), ("B",)),
         Concept("X:3", ("father",), ("C", "B")),
         Concept("X:4", ("grandchild",), (), ("X:1",)),
+        Concept("X:5", ("of any type",), ("T", "A")),
         Concept("X:7", (), replaced_by="X:9"),
         Concept("X:9", ("stepmother",), ("A",)),
         types={"A"},
     )
-    assert list(kb.ids) == ["X:1", "X:9"]
+    assert list(kb.ids) == ["X:1", "X:5", "X:9"]
     assert kb.types_of(0) == ("C", "B", "A")
-    assert kb.parents_of(0).tolist() == [1]
+    assert kb.type_names == ("A", "B", "C", "T")
+    assert kb.parents_of(0).tolist() == [2]
     # X:4 would have inherited from X:1, which has no types of its own: one level only.
     assert (report.inherited_types, report.dropped_by_type, report.unknown_parents) == (1, 3, 2)
-
-
-def test_type_filter_keeps_any_match(tmp_path):
-    concepts = [
-        Concept("X:1", ("a",), ("T", "U")),
-        Concept("X:2", ("b",), ("V",)),
-        Concept("X:3", ("c",)),
-    ]
-    kb, report = built(tmp_path, *concepts, types={"U"})
-    assert list(kb.ids) == ["X:1"]
-    assert kb.type_names == ("T", "U")
-    assert report.dropped_by_type == 2
 
 
 def test_retired_ids_follow_their_chain(tmp_path):
     kb, report = built(
         tmp_path,
         Concept("X:5", ("now",)),
-        Concept("X:1", ("old",), replaced_by="X:2"),
+        Concept("X:1", (), replaced_by="X:2"),
         Concept("X:2", (), replaced_by="X:5"),
         Concept("X:3", (), replaced_by="X:404"),
         Concept("X:5", (), replaced_by="X:1"),
@@ -119,47 +131,68 @@ def test_retired_ids_follow_their_chain(tmp_path):
     assert (report.retired, report.retired_missing, report.retired_current) == (2, 1, 1)
 
 
-def test_retired_ids_in_a_circle(tmp_path):
-    with pytest.raises(BioelError, match=r"\[B027\].*X:1 -> X:2 -> X:1"):
-        build_kb(
-            [
-                Concept("X:1", (), replaced_by="X:2"),
-                Concept("X:2", (), replaced_by="X:1"),
-                Concept("X:3", ("a",)),
-            ],
-            tmp_path / "kb",
-        )
+# X:1 -> X:2 -> X:3, X:1 -> X:4, X:5 alone; X:3 also below X:4. X:6 and X:7 are a circle.
+TREE = (
+    Concept("X:1", ("all",)),
+    Concept("X:2", ("left",), parents=("X:1",)),
+    Concept("X:3", ("leaf",), parents=("X:2", "X:4")),
+    Concept("X:4", ("right",), parents=("X:1",)),
+    Concept("X:5", ("alone",)),
+    Concept("X:6", ("around",), parents=("X:7",)),
+    Concept("X:7", ("and around",), parents=("X:6",)),
+    Concept("X:9", (), replaced_by="X:2"),
+)
 
 
-@pytest.mark.parametrize("id", ["", "X 1", "X:1|X:2", "X:1\n", "NIL"])
-def test_bad_ids(tmp_path, id):
-    with pytest.raises(BioelError, match=r"\[B026\] In record 2, the id is"):
-        build_kb([Concept("X:1", ("a",)), Concept(id, ("b",))], tmp_path / "kb")
-    with pytest.raises(BioelError, match=r"\[B026\] In record 1, the replacement is"):
-        build_kb([Concept("X:1", (), replaced_by=id or " ")], tmp_path / "kb")
+@pytest.mark.parametrize(
+    ("under", "exclude", "expected"),
+    [
+        (["X:2"], [], ["X:2", "X:3"]),
+        (["X:9"], [], ["X:2", "X:3"]),
+        (["X:2", "X:5"], [], ["X:2", "X:3", "X:5"]),
+        ([], ["X:2"], ["X:1", "X:4", "X:5", "X:6", "X:7"]),
+        (["X:1"], ["X:4"], ["X:1", "X:2"]),
+        (["X:6"], [], ["X:6", "X:7"]),
+    ],
+)
+def test_branches(tmp_path, under, exclude, expected):
+    kb, report = built(tmp_path, *TREE, branches=Branches(under, exclude))
+    assert list(kb.ids) == expected
+    assert report.dropped_by_branch == 7 - len(expected)
+    assert kb.canonical("X:9") == ("X:2" if "X:2" in expected else "X:9")
 
 
-def test_nothing_left(tmp_path):
-    with pytest.raises(BioelError, match=r"\[B028\] .* types: Gene; .* in the source: T\."):
-        build_kb([Concept("X:1", ("a",), ("T",))], tmp_path / "kb", types={"Gene"})
-    with pytest.raises(BioelError, match=r"\[B028\] .* 1 have no name"):
-        build_kb([Concept("X:1", ("+",))], tmp_path / "kb")
-    with pytest.raises(BioelError, match=r"\[B028\]"):
-        build_kb([], tmp_path / "kb")
+# Errors, which leave no folder.
+
+SPELLINGS = ("HP:6001158", "HP:0001180", "HP:1180000", "HP:0000118", "MESH:D126400", "MESH:D012640")
+
+
+@pytest.mark.parametrize(
+    ("concepts", "options", "message"),
+    [
+        (TREE, {"branches": Branches(["X:22"])}, r"\[B310\] .* 'X:22', .* Did you mean: X:2"),
+        (TREE, {"branches": Branches(["X:1"], ["X:1"])}, r"\[B028\] .* 7 are outside the branches"),
+        ([Concept("X:1", ("a",), ("T",))], {"types": {"Gene"}},
+         r"\[B028\] .* types: Gene; .* in the source: T\."),
+        ([Concept("X:1", ("+",))], {}, r"\[B028\] .* 1 have no name"),
+        ([], {}, r"\[B028\]"),
+        ([Concept("X:1", (), replaced_by="X:2"), Concept("X:2", (), replaced_by="X:1"),
+          Concept("X:3", ("a",))], {}, r"\[B027\].*X:1 -> X:2 -> X:1"),
+        *(([Concept("X:1", ("a",)), Concept(id, ("b",))], {}, r"\[B026\] In record 2, the id is")
+          for id in ("", "X 1", "X:1|X:2", "X:1\n", "NIL")),
+        *(([Concept("X:1", (), replaced_by=id)], {}, r"\[B026\] In record 1, the replacement is")
+          for id in (" ", "X 1", "X:1|X:2", "X:1\n", "NIL")),
+        # An id in another spelling is suggested, rather than ids that have many of its characters.
+        *(([Concept(id, (id,)) for id in SPELLINGS], {"branches": Branches([id])},
+           rf"\[B310\] .*Did you mean: {suggested}\?")
+          for id, suggested in (("HP:118", "HP:0000118"), ("hp_0000118", "HP:0000118"),
+                                ("MESH:D12640", "MESH:D012640"))),
+    ],
+)  # fmt: skip
+def test_records_that_cannot_be_built(tmp_path, concepts, options: dict[str, Any], message):
+    with pytest.raises(BioelError, match=message):
+        build_kb(concepts, tmp_path / "kb", **options)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_meta_has_source_release_and_licence(folder):
-    meta = KnowledgeBase.open(folder).meta
-    assert (meta["schema"], meta["normalizer"]) == (5, 1)
-    assert (meta["source"], meta["release"], meta["licence"]) == ("made up", "2026", "CC0")
-    assert meta["counts"] == {
-        "records": 5, "concepts": 4, "names": 6, "entries": 7, "ambiguous_names": 1,
-        "merged_records": 0, "merged_names": 1, "empty_names": 0, "dropped_by_type": 0,
-        "dropped_by_branch": 0, "dropped_nameless": 0, "inherited_types": 0,
-        "unknown_parents": 1, "retired": 1,
-        "retired_current": 0, "retired_missing": 0, "withdrawn": 0, "redirected": 0,
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -176,28 +209,3 @@ def test_a_disk_that_is_full_leaves_the_old_one(tmp_path, folder, monkeypatch, w
         build_kb([Concept("Y:1", ("a",))], tmp_path / "new")
     assert [path.name for path in tmp_path.iterdir()] == ["kb"]
     KnowledgeBase.open(folder).verify()
-
-
-def test_other_folders_are_not_overwritten(tmp_path):
-    (tmp_path / "thesis.txt").write_text("years of work")
-    for out in (tmp_path, tmp_path / "thesis.txt"):
-        with pytest.raises(BioelError, match=r"\[B029\]"):
-            build_kb([Concept("Y:1", ("a",))], out)
-    (tmp_path / "empty").mkdir()
-    assert build_kb([Concept("Y:1", ("a",))], tmp_path / "empty").concepts == 1
-
-
-def test_cross_references_are_merged_tidied_and_inherited(tmp_path):
-    build_kb(
-        [
-            Concept("X:1", ("one",), xrefs=("A:1", " B:2\tof two\nlines ", "")),
-            Concept("X:1", ("uno",), xrefs=("A:1", "C:3")),
-            Concept("X:2", ("two",), xrefs=("D:4",)),
-        ],
-        tmp_path / "kb",
-    )
-    kb = KnowledgeBase.open(tmp_path / "kb")
-    assert kb.xrefs(0) == ("A:1", "B:2 of two lines", "C:3")
-    retire_ids(tmp_path / "kb", {"X:2": "X:1"})
-    kb = KnowledgeBase.open(tmp_path / "kb")
-    assert kb.xrefs(0) == ("A:1", "B:2 of two lines", "C:3", "D:4")

@@ -1,4 +1,4 @@
-"""Knowledge bases with changed bytes, and with files that were edited or forged."""
+"""A changed byte, an edit or a forgery in a file of a knowledge base is an error with a code."""
 
 import json
 import re
@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from kb_files import (
+    all_files,
     columns_of,
     edit_about,
     forge,
     forge_array,
+    place_of,
     replace,
     vectors_of,
     with_header,
@@ -76,7 +78,7 @@ def proposed(kb: KnowledgeBase) -> Any:
 def changed(files: dict[str, Any], *, every: int) -> Iterator[tuple[str, int, dict[str, Any]]]:
     """Change one bit of one byte, in each file in turn.
 
-    every (int): 1: each byte of each file; 2: every second byte, ...; 0: `PER_FILE` bytes.
+    every (int): 1: each byte of each file; 0: `PER_FILE` bytes.
     YIELDS (tuple): Name of the changed file, position of the byte, and all files.
     """
     for number, (name, raw) in enumerate(sorted(files.items())):
@@ -97,24 +99,30 @@ def outcome(call: Callable[[], Any]) -> str:
 
 
 def verify(files: dict[str, Any]) -> None:
-    kb = KnowledgeBase(files)
-    kb.verify(homes=True)
+    KnowledgeBase(files).verify(homes=True)
 
 
-def check_small(files: dict[str, Any], *, every: int) -> int:
-    """Check that opening finds each changed byte. Return the number of changed bytes."""
-    n, whole = 0, repr(answers(KnowledgeBase(files)))
+every_byte = pytest.mark.parametrize("every", [0, pytest.param(1, marks=pytest.mark.slow)])
+
+
+@every_byte
+def test_a_changed_byte_is_found_when_opened(files, every):
+    assert not repr(answers(KnowledgeBase(files))).startswith("[B")
+    places = []
     for name, position, damaged in changed(files, every=every):
-        n += 1
+        places.append(position)
         found = outcome(lambda damaged=damaged: answers(KnowledgeBase(damaged)))
         assert found.startswith("[B"), (name, position)
-    assert not whole.startswith("[B")
-    return n
+    assert len(places) > (5000 if every else 290)
 
 
-def check_large(files: dict[str, Any], *, every: int) -> None:
-    """Check that files that are not read at opening fail only with coded errors, and that `verify`
-    finds each changed byte. The n-gram search runs both ways: all names scored, and few."""
+@every_byte
+def test_a_changed_byte_of_large_files(files, monkeypatch, every):
+    """Files that are not read at opening fail only with coded errors, and `verify` finds each byte.
+
+    The n-gram search runs both ways: all names scored, and few.
+    """
+    monkeypatch.setattr(files_module, "SMALL", -1)
     for name, position, damaged in changed(files, every=every):
         outcome(lambda damaged=damaged: answers(KnowledgeBase(damaged)))
         outcome(lambda damaged=damaged: proposed(KnowledgeBase(damaged)))
@@ -122,27 +130,17 @@ def check_large(files: dict[str, Any], *, every: int) -> None:
         assert verified.startswith("[B"), (name, position)
 
 
-@pytest.mark.parametrize(("every", "n"), [(0, 290), pytest.param(1, 5000, marks=pytest.mark.slow)])
-def test_a_changed_byte_is_found_when_opened(files, every, n):
-    assert check_small(files, every=every) > n
-
-
-@pytest.mark.parametrize("every", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_changed_byte_of_large_files(files, monkeypatch, every):
-    monkeypatch.setattr(files_module, "SMALL", -1)
-    check_large(files, every=every)
-
-
 def test_file_names_in_a_block_cannot_lead_out_of_the_folder(kb, tmp_path):
     outside = tmp_path / "outside"
-    names = ["../outside", str(outside), "a/b", "vectors/../x", "vectors/../../x"]
+    names = ["../outside", str(outside), "a/b", "vectors/../x", "vectors/../../x", "mine.txt"]
     names += ["vectors/9f3a.0000000000000001/../x", "a\\b", "C:x", "..", ".", "", ".hidden"]
     names += ["vectors/../../outside.0123456789abcdef.safetensors", "kb.0001.safetensors/../../x"]
-    for name in [*names, "a\0b", "é"]:
+    names += ["vectors/9f3a/about.json", "vectors/9f3a.0000000000000001/mine.txt", "a\0b", "é"]
+    for name in names:
         block = b"".join(serialized(kb.files() | {name: np.zeros(3, np.uint8)}))
         KnowledgeBase.from_bytes(block).save_to(tmp_path / "kb" / "copy")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kb"]
-    assert len(list((tmp_path / "kb" / "copy").rglob("*.safetensors"))) == 1
+    assert all_files(tmp_path / "kb" / "copy") == [f"kb.{len(names):04}.safetensors"]
 
 
 def header(**changes: Any) -> bytes:
@@ -155,6 +153,7 @@ def header(**changes: Any) -> bytes:
 @pytest.mark.parametrize(
     "text",
     [
+        header(),  # valid but for its seal
         header(dtype="F64"), header(dtype="O8"), header(dtype=3), header(dtype=[]),
         header(shape=[30000000000000000]), header(shape=[10**30]), header(shape=[3, 9]),
         header(shape=["3"]), header(shape=[3.5]), header(shape=None), header(shape={"a": 1}),
@@ -164,22 +163,20 @@ def header(**changes: Any) -> bytes:
         header(data_offsets=[0, float("inf")]), header(data_offsets=[0, float("nan")]),
         header()[:-1], header() + b"x", header().replace(b"__", b"--", 1),
         header().replace(b'"{', b'"['), header().replace(b'{"dtype"', b'3, "b": {"dtype"'),
-        b"", b"[" * 100_000, b"[]", b"3", b"{}", b"1" * 5000, b'"\xff"', b'{"__metadata__": 3}',
+        b"", b"{", b"[" * 100_000, b"[]", b"3", b"{}", b"1" * 5000, b'"\xff"',
+        b'{"__metadata__": 3}', b'{"__metadata__": {"bioel": "[]"}}',
         b'{"__metadata__": {"bioel": ' + b"9" * 5000 + b"}}", header().replace(b"x", b"\\ud800"),
     ],
 )  # fmt: skip
-def test_invalid_headers(text):
+def test_invalid_headers(folder, text):
     raw = len(text).to_bytes(8, "little") + text + bytes(24)
     with pytest.raises(BioelError, match=r"\[B030\]|\[B210\]"):
         TensorFile(np.frombuffer(raw, np.uint8))
     with pytest.raises(BioelError, match=r"\[B025\]"):
         KnowledgeBase.from_bytes(raw)
-
-
-def test_a_valid_header_but_for_its_seal():
-    raw = len(header()).to_bytes(8, "little") + header() + bytes(24)
-    with pytest.raises(BioelError, match=r"\[B210\]"):
-        TensorFile(np.frombuffer(raw, np.uint8))
+    with_header(columns_of(folder), text)
+    with pytest.raises(BioelError, match=r"\[(B030|B210)\] kb\.0001\.safetensors"):
+        KnowledgeBase.open(folder)
 
 
 @pytest.mark.parametrize("n", [2**64 - 1, 2**40, 100_000_001, 33])
@@ -189,41 +186,50 @@ def test_lengths_of_headers_that_are_too_large(n):
         TensorFile(np.frombuffer(raw, np.uint8))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda about: about.update(licence="CC-BY"),
-        lambda about: about.update(seal=None),
-        lambda about: about.pop("seal"),
-        lambda about: about["checksums"].pop("ids"),
-    ],
-)
-def test_a_header_that_was_edited(folder, change):
-    edit_about(columns_of(folder), change)
-    with pytest.raises(BioelError, match=r"\[B210\] kb.0001.* was changed.*bioel kb build"):
-        KnowledgeBase.open(folder)
-
-
-def test_white_space_in_a_header_is_an_edit(folder):
-    edit_about(columns_of(folder), lambda about: None)
-    with pytest.raises(BioelError, match=r"\[B210\]"):
-        KnowledgeBase.open(folder)
+def update(**changes: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda about: about.update(changes)
 
 
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        (lambda about: about["checksums"].update(ids="0" * 32), "B024"),
-        (lambda about: about["checksums"].update(ids=3), "B024"),
-        (lambda about: about["checksums"].pop("ids"), "B024"),
-        (lambda about: about.update(checksums=[1]), "B030"),
-        (lambda about: about.update(counts={"names": "six"}), "B210"),
-        (lambda about: about.update(counts=None), "B210"),
+        (update(schema=99), r"\[B021\].*99.*expects 5"),
+        *((update(schema=other), r"\[B021\]") for other in (4, 6, 0, True, "5", None)),
+        (update(normalizer=0), r"\[B022\].*version 0"),
+        (update(checksums={}), r"\[B024\]"),
+        (lambda about: about["checksums"].update(ids="0" * 32), r"\[B024\]"),
+        (lambda about: about["checksums"].update(ids=3), r"\[B024\]"),
+        (lambda about: about["checksums"].pop("ids"), r"\[B024\]"),
+        (update(checksums=3), r"\[B030\]"),
+        (update(checksums=[1]), r"\[B030\]"),
+        (update(counts={"names": "six"}), r"\[B210\]"),
+        (update(counts=None), r"\[B210\]"),
     ],
 )
-def test_a_description_that_was_forged(folder, change, code):
-    forge(columns_of(folder), lambda arrays, about: change(about))
-    with pytest.raises(BioelError, match=rf"\[{code}\]"):
+def test_a_description_that_was_edited_or_forged(folder, change, code):
+    path = columns_of(folder)
+    whole = path.read_bytes()
+    edit_about(path, change)
+    with pytest.raises(BioelError, match=r"\[(B210|B030)\] kb.0001"):
+        KnowledgeBase.open(folder)
+    replace(path, whole)
+    forge(path, lambda arrays, about: change(about))
+    with pytest.raises(BioelError, match=code):
+        KnowledgeBase.open(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        update(licence="CC-BY"),
+        update(seal=None),
+        lambda about: about.pop("seal"),
+        lambda about: None,  # white space in the header
+    ],
+)
+def test_a_header_that_was_edited(folder, change):
+    edit_about(columns_of(folder), change)
+    with pytest.raises(BioelError, match=r"\[B210\] kb.0001.* was changed.*bioel kb build"):
         KnowledgeBase.open(folder)
 
 
@@ -242,16 +248,42 @@ def test_json_that_parsers_reject(folder, kb):
 
 
 @pytest.mark.parametrize(
-    "name", ["name_keys", "ngram_norms", "id_keys", "name_sources", "retired_targets"]
-)
-def test_columns_that_do_not_fit_each_other(folder, kb, name):
-    array = kb._columns.arrays[name]
-    forge_array(
-        columns_of(folder),
-        name,
-        np.append(array, array[:1]),
-    )
-    with pytest.raises(
-        BioelError, match=rf"\[B023\] Column {name} in .* shape \({len(array)},\); found"
-    ):
+    "name", ["names", "ids.offsets", "name_keys", "retired", "ngram_norms", "id_keys",
+             "name_sources", "retired_targets"],
+)  # fmt: skip
+def test_columns_that_are_missing_or_do_not_fit(folder, kb, name):
+    path, array = columns_of(folder), kb._columns.arrays[name]
+    # Strings have offsets of their own length.
+    if name not in ("names", "ids.offsets", "retired"):
+        forge_array(path, name, np.append(array, array[:1]))
+        message = rf"\[B023\] Column {name} in .* shape \({len(array)},\); found"
+        with pytest.raises(BioelError, match=message):
+            KnowledgeBase.open(folder)
+    forge_array(path, name, array.astype(np.uint16))
+    with pytest.raises(BioelError, match=rf"\[B023\] .*{array.dtype} of .*; found uint16"):
         KnowledgeBase.open(folder)
+    forge_array(path, name, None)
+    with pytest.raises(BioelError, match=rf"\[B023\] Column {name} in .* found nothing"):
+        KnowledgeBase.open(folder)
+
+
+@pytest.mark.parametrize("name", ["names", "ids.offsets", "name_keys", "retired"])
+def test_a_file_that_is_cut(folder, name):
+    path = columns_of(folder)
+    whole, place = path.read_bytes(), place_of(path, name)
+    for kept in (place.stop - 1, place.start, -1, 100, 7, 0):
+        replace(path, whole[:kept])
+        with pytest.raises(BioelError, match=r"\[B030\] kb\.0001\.safetensors in .* \("):
+            KnowledgeBase.open(folder)
+    replace(path, whole[:-1])
+    message = rf"{len(whole) - 1} bytes, but {len(whole)} according to its header.*bioel kb build"
+    with pytest.raises(BioelError, match=message):
+        KnowledgeBase.open(folder)
+
+
+def test_bytes_that_are_not_a_knowledge_base(kb):
+    whole = kb.to_bytes()
+    cut = [b"", whole[:12], whole[:20], whole[:-200], whole[:-20], whole[:-1]]
+    for block in (*cut, b"PK\3\4", whole[:8] + b"\xff" * 99, whole + b"xxxx"):
+        with pytest.raises(BioelError, match=r"\[B025\]"):
+            KnowledgeBase.from_bytes(block)

@@ -1,9 +1,10 @@
-"""Joined knowledge bases: shared ids and names, searches, and no writing."""
+"""Joined knowledge bases answer as one, of all concepts and names, and are never written."""
 
 import pickle
 
 import numpy as np
 import pytest
+from kb_files import names_of
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import build_kb
@@ -34,14 +35,10 @@ def joined(tmp_path) -> JoinedKnowledgeBase:
     return JoinedKnowledgeBase(parts, labels={"Disease": 0, "Sign": 1, "Symptom": 1})
 
 
-def names(kb: KnowledgeBase, id: str) -> list[str]:
-    return [kb.name(row) for row in kb.names_of(kb.find(id)).tolist()]
-
-
 def test_one_id_is_one_concept_with_the_names_of_both(joined):
     assert list(joined.ids) == ["X:1", "X:2", "Y:1", "Y:2"]
-    assert names(joined, "X:1") == ["Fever", "pyrexia", "Febrile state"]
-    assert names(joined, "Y:2") == ["Barking cough", "pyrexia"]
+    assert names_of(joined, "X:1") == ["Fever", "pyrexia", "Febrile state"]
+    assert names_of(joined, "Y:2") == ["Barking cough", "pyrexia"]
     row = joined.find("X:1")
     assert joined.preferred_name(row) == "Fever"
     assert joined.types_of(row) == ("Disease", "Sign")
@@ -94,18 +91,15 @@ def test_results_of_several_searches_are_one_list():
     assert scores.tolist() == [[0.875, 0.5, -0.25, -np.inf]]
 
 
-def test_pickled_by_the_paths_of_its_parts(joined):
+def test_pickled_by_the_paths_of_its_parts_and_known_by_them(joined):
     data = pickle.dumps(joined)
     assert len(data) < 1000
     again = pickle.loads(data)
     assert (again.fingerprint, again.labels) == (joined.fingerprint, joined.labels)
     assert [part.path for part in parts_of(again)] == [part.path for part in joined.parts]
-
-
-def test_labels_are_part_of_the_fingerprint(joined):
     fingerprints = {JoinedKnowledgeBase(joined.parts).fingerprint, joined.fingerprint}
     fingerprints.add(JoinedKnowledgeBase(joined.parts[::-1]).fingerprint)
-    assert len(fingerprints) == 3
+    assert len(fingerprints) == 3  # labels and the order are part of it
 
 
 def test_nothing_is_written_to_it(joined, tmp_path):

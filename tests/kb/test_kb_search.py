@@ -1,4 +1,4 @@
-"""Concepts by their ids and by words of their names."""
+"""A concept is found by its id, its words and their misspellings, also on the command line."""
 
 import pytest
 from kb_files import made_kb
@@ -15,11 +15,12 @@ def test_a_concept_by_its_id(kb):
     assert kb["X:8"].id == "X:3"  # was replaced
     assert Candidate("X:3", 1.0, kb=kb.fingerprint).concept == heart_attack
     assert ["X:3" in kb, "X:8" in kb, "X:7" in kb, None in kb] == [True, True, False, False]
-
-
-def test_an_unknown_id_names_one_that_is_known(kb):
     with pytest.raises(BioelError, match=r"\[B337\] There is no concept 'X:7' .* ids is X:1\."):
         kb["X:7"]
+    assert kb.ids_of(kb.children_of(kb.find("X:1"))) == ["X:2", "X:3"]
+    assert kb.ids_of(kb.children_of(kb.find("X:4"))) == []
+    assert kb.retired_ids_of(kb.find("X:3")) == ("X:8",)
+    assert kb.retired_ids_of(kb.find("X:1")) == ()
 
 
 def test_an_id_that_was_retired_without_a_replacement(tmp_path):
@@ -29,13 +30,6 @@ def test_an_id_that_was_retired_without_a_replacement(tmp_path):
     for id, others in (("X:2", "X:1, X:9"), ("X:3", "none")):
         with pytest.raises(BioelError, match=rf"\[B637\] The id '{id}' was .* instead: {others}"):
             kb[id]
-
-
-def test_relations_of_a_concept(kb):
-    assert kb.ids_of(kb.children_of(kb.find("X:1"))) == ["X:2", "X:3"]
-    assert kb.ids_of(kb.children_of(kb.find("X:4"))) == []
-    assert kb.retired_ids_of(kb.find("X:3")) == ("X:8",)
-    assert kb.retired_ids_of(kb.find("X:1")) == ()
 
 
 def test_search(kb):
@@ -69,26 +63,24 @@ def test_commands(bioel, folder):
     assert [hit["concept"]["id"] for hit in hits] == ["X:3"]
     assert bioel("kb", "search", folder, "zzz", status=1).out == ""
     assert bioel("kb", "show", folder, "X:7", status=2).out == ""
+    build_kb([Concept("X:1", ("[acyl] carrier",))], folder, source="made up")
+    assert "X:1 [acyl] carrier" in bioel("kb", "show", folder, "X:1").out
 
 
-def test_brackets_in_names_are_shown(bioel, tmp_path):
-    build_kb([Concept("X:1", ("[acyl] carrier",))], tmp_path / "kb", source="made up")
-    assert "X:1 [acyl] carrier" in bioel("kb", "show", tmp_path / "kb", "X:1").out
-
-
-def test_names_with_all_words_come_first(tmp_path):
-    plants = [Concept(f"P:{n}", (name,)) for n, name in enumerate(("kidney-vine", "kidney vetch"))]
-    failure = Concept("D:1", ("Chronic Progressive Failure of the Left or Right Kidney",))
-    hits = search_names(
-        made_kb(tmp_path / "kb", [*plants, failure, Concept("D:2", ("heart failure",))]),
-        "kidney failure",
-    )
-    assert hits[0].concept.id == "D:1"
-    assert hits[0].score < max(hit.score for hit in hits[1:])
-
-
-@pytest.mark.parametrize(("words", "name"), [("AB-5", "AB5"), ("AB 5", "AB5")])
-def test_names_with_and_without_a_hyphen(tmp_path, words, name):
-    others = [Concept(f"X:{n}", (other,)) for n, other in enumerate(("AB", "CD", "AB-4", "5"))]
-    hits = search_names(made_kb(tmp_path / "kb", [*others, Concept("X:9", (name,))]), words)
-    assert (hits[0].concept.id, hits[0].name) == ("X:9", name)
+@pytest.mark.parametrize(
+    ("names", "words", "best"),
+    [
+        # A name with all words, though another is more alike.
+        (("kidney-vine", "kidney vetch", "Chronic Progressive Failure of the Left or Right Kidney",
+          "heart failure"), "kidney failure", 2),
+        # Names with and without a hyphen.
+        (("AB", "CD", "AB-4", "5", "AB5"), "AB-5", 4),
+        (("AB", "CD", "AB-4", "5", "AB5"), "AB 5", 4),
+    ],
+)  # fmt: skip
+def test_the_first_of_the_results(tmp_path, names, words, best):
+    kb = made_kb(tmp_path / "kb", [Concept(f"X:{n}", (name,)) for n, name in enumerate(names)])
+    hits = search_names(kb, words)
+    assert (hits[0].concept.id, hits[0].name) == (f"X:{best}", names[best])
+    if words == "kidney failure":
+        assert hits[0].score < max(hit.score for hit in hits[1:])

@@ -1,29 +1,34 @@
-"""Opening, querying and copying a knowledge base, and missing or foreign files."""
+"""A knowledge base answers alike however it is opened, and its folder holds only its own files."""
 
 import multiprocessing
 import pickle
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from kb_files import (
-    columns_of,
-    edit_about,
-    forge,
-    forge_array,
-    made_kb,
-    place_of,
-    replace,
-    with_header,
-)
+from kb_files import all_files, columns_of, forge, made_kb, replace
+from safetensors.numpy import load_file, save
 
 from spacy_bioel.errors import BioelError
+from spacy_bioel.kb import folder as layout
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.columns import TensorFile, give_back, map_file, serialized
+from spacy_bioel.kb.columns import (
+    KB_COLUMNS,
+    RawFile,
+    TensorFile,
+    give_back,
+    map_file,
+    serialized,
+)
+from spacy_bioel.kb.edit import add_concepts
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, SortedKeys, name_keys, span_keys
+from spacy_bioel.kb.vector_files import write_vectors
 from spacy_bioel.types import Concept
+
+# Answers.
 
 
 def test_concepts(kb):
@@ -33,41 +38,28 @@ def test_concepts(kb):
     assert kb.ids_of([]) == []
     assert [kb.find(id) for id in ("X:1", "X:4", "X:8", "X:9", "")] == [0, 3, 2, -1, -1]
     assert kb.find_all(["X:8", "nothing", "X:2"]).tolist() == [2, -1, 1]
-    assert kb.canonical("X:8") == "X:3"
-    assert kb.canonical("X:2") == "X:2"
-    assert kb.canonical("nothing") == "nothing"
+    assert [kb.canonical(id) for id in ("X:8", "X:2", "nothing")] == ["X:3", "X:2", "nothing"]
     assert (kb.definition(2), kb.definition(0)) == ("An infarct.", "")
-    assert kb.parents_of(1).tolist() == [0]
-    assert kb.parents_of(0).tolist() == []
-
-
-def test_types(kb):
+    assert [kb.parents_of(row).tolist() for row in (1, 0)] == [[0], []]
     assert kb.type_names == ("Chemical", "Disease", "Infection")
     assert kb.types_of(1) == ("Disease", "Infection")
     assert kb.type_mask(["Infection", "Chemical"]).tolist() == [False, True, False, True]
-    assert kb.type_mask([]).tolist() == [False] * 4
-    assert kb.type_mask(["Gene"]).tolist() == [False] * 4
-
-
-@pytest.mark.parametrize("row", [-1, 4])
-def test_negative_and_missing_rows_are_refused(kb, row):
-    for call in (kb.ids.__getitem__, kb.names_of, kb.types_of, kb.parents_of, kb.definition):
+    assert kb.type_mask([]).tolist() == kb.type_mask(["Gene"]).tolist() == [False] * 4
+    for row in (-1, 4):
+        for call in (kb.ids.__getitem__, kb.names_of, kb.types_of, kb.parents_of, kb.definition):
+            with pytest.raises(IndexError):
+                call(row)
         with pytest.raises(IndexError):
-            call(row)
-    with pytest.raises(IndexError):
-        kb.ids_of([row])
+            kb.ids_of([row])
 
 
-def test_lookup_of_spans(kb):
+def test_lookup(kb):
     keys = span_keys(["common", "cold", "", "heart", "attack"], 2)
     rows = kb.lookup(keys)
     assert rows.tolist() == [[-1, 3], [2, 2], [-1, -1], [-1, 4], [-1, -1]]
     assert kb.lookup(np.zeros(2, dtype=np.uint64)).tolist() == [-1, -1]
     assert kb.lookup(np.zeros((0, 3), dtype=np.uint64)).shape == (0, 3)
     assert kb.lookup(np.array([2**64 - 1], dtype=np.uint64)).tolist() == [-1]
-
-
-def test_lookup_of_names(kb):
     names = ["beta estradiol", "Cold", "cold", "", "heart"]
     assert kb.lookup_names(names).tolist() == [5, -1, 2, -1, -1]
     assert kb.lookup_names([]).tolist() == []
@@ -76,10 +68,9 @@ def test_lookup_of_names(kb):
 def test_names_with_equal_hashes_are_distinguished():
     keys = SortedKeys(np.array([3, 7, 7, 9], dtype=np.uint64), np.array([5, 0, 2, 1]), below=6)
     strings = {5: "a", 0: "b", 2: "c", 1: "d"}
-    wanted = ["c", "b", "x", "d", "a"]
     found = keys.find(
         np.array([7, 7, 7, 9, 3], dtype=np.uint64),
-        wanted,
+        ["c", "b", "x", "d", "a"],
         lambda rows: [strings[row] for row in rows.tolist()],
     )
     assert found.tolist() == [2, 0, -1, 1, 5]
@@ -96,8 +87,7 @@ def test_concepts_of_names(kb):
 
 def test_without_types_parents_or_retired(tmp_path):
     kb = made_kb(tmp_path / "kb", [Concept("X:1", ("a",))])
-    assert kb.type_names == ()
-    assert kb.types_of(0) == ()
+    assert kb.type_names == kb.types_of(0) == ()
     assert kb.type_mask(["T"]).tolist() == [False]
     assert kb.find_all(["X:1", "X:2"]).tolist() == [0, -1]
     assert KnowledgeBase.from_bytes(kb.to_bytes()).types_of(0) == ()
@@ -124,94 +114,23 @@ def test_copies_give_the_same_answers(kb, folder, tmp_path):
     assert in_memory.path is None
     assert copies[-1].path == folder
     assert len(pickle.dumps(kb)) < 1000
+    assert columns_of(tmp_path / "copy").read_bytes() == columns_of(folder).read_bytes()
+    assert all_files(tmp_path / "copy") == all_files(folder)
 
 
-def test_spawned_workers_reopen_it(kb):
+def test_spawned_workers_reopen_it_and_refuse_another(kb, folder):
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(len, (kb,)) == 4
-
-
-def test_a_worker_refuses_another_knowledge_base(kb, folder):
     pickled = pickle.dumps(kb)
     build_kb([Concept("Y:1", ("a",))], folder)
     with pytest.raises(BioelError, match=r"\[B037\]"):
         pickle.loads(pickled)
 
 
-def test_no_knowledge_base(tmp_path):
-    with pytest.raises(BioelError, match=r"\[B020\].*nowhere"):
-        KnowledgeBase.open(tmp_path / "nowhere")
-
-
-@pytest.mark.parametrize("name", ["names", "ids.offsets", "name_keys", "retired"])
-def test_a_missing_or_cut_column(folder, name):
-    path = columns_of(folder)
-    for kept in (place_of(path, name).stop - 1, place_of(path, name).start, -1, 100, 7, 0):
-        whole = path.read_bytes()
-        replace(path, whole[:kept])
-        with pytest.raises(BioelError, match=r"\[B030\] kb\.0001\.safetensors in .* \("):
-            KnowledgeBase.open(folder)
-        replace(path, whole)
-    forge_array(path, name, None)
-    with pytest.raises(BioelError, match=rf"\[B023\] Column {name} in .* found nothing"):
-        KnowledgeBase.open(folder)
-
-
-def test_a_cut_file_says_how_long_it_was(folder):
-    path = columns_of(folder)
-    n = path.stat().st_size
-    replace(path, path.read_bytes()[:-1])
-    with pytest.raises(BioelError, match=rf"{n - 1} bytes, but {n} according to its header"):
-        KnowledgeBase.open(folder)
-
-
-def test_a_foreign_column(folder, kb):
-    forge_array(columns_of(folder), "name_keys", kb.name_keys.astype(np.int64))
-    with pytest.raises(BioelError, match=r"\[B023\] .*uint64 of shape \(6,\); found int64"):
-        KnowledgeBase.open(folder)
-
-
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        ({"schema": 99}, "B021.*99.*expects 5"),
-        ({"normalizer": 0}, "B022.*version 0"),
-        ({"checksums": {}}, "B024"),
-        ({"checksums": 3}, "B030"),
-    ],
-)
-def test_a_changed_description(folder, change, code):
-    path = columns_of(folder)
-    whole = path.read_bytes()
-    edit_about(path, lambda about: about.update(change))
-    with pytest.raises(BioelError, match=r"\[(B210|B030)\]"):
-        KnowledgeBase.open(folder)
-    replace(path, whole)
-    forge(path, lambda arrays, about: about.update(change))
-    with pytest.raises(BioelError, match=rf"\[{code[:4]}\]{code[4:]}"):
-        KnowledgeBase.open(folder)
-
-
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"{}", b'{"__metadata__": {"bioel": "[]"}}'])
-def test_an_unreadable_header(folder, text):
-    with_header(columns_of(folder), text)
-    with pytest.raises(BioelError, match=r"\[B030\] kb\.0001\.safetensors"):
-        KnowledgeBase.open(folder)
-
-
-def test_bytes_that_are_not_a_knowledge_base(kb):
-    whole = kb.to_bytes()
-    cut = [b"", whole[:12], whole[:20], whole[:-200], whole[:-20], whole[:-1]]
-    for block in (*cut, b"PK\3\4", whole[:8] + b"\xff" * 99, whole + b"xxxx"):
-        with pytest.raises(BioelError, match=r"\[B025\]"):
-            KnowledgeBase.from_bytes(block)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_pages_are_given_back(tmp_path):
-    (tmp_path / "file").write_bytes(
-        b"".join(serialized({"numbers": np.ones(1 << 23, np.float32)}))
-    )  # 33.6 MB
+    numbers = np.ones(1 << 23, np.float32)  # 33.6 MB
+    (tmp_path / "file").write_bytes(b"".join(serialized({"numbers": numbers})))
     mapped = TensorFile(map_file(tmp_path / "file")).arrays["numbers"]
     assert mapped.sum() == 1 << 23
 
@@ -222,3 +141,112 @@ def test_pages_are_given_back(tmp_path):
     before = megabytes_of_files()
     give_back(mapped)
     assert before - megabytes_of_files() > 30
+
+
+# Folders.
+
+
+def test_columns_are_known_though_they_are_damaged(folder, tmp_path):
+    assert layout.has_columns(folder) and not layout.has_columns(tmp_path)
+    replace(columns_of(folder), b"")
+    assert layout.has_columns(folder) and not layout.has_columns(tmp_path / "nowhere")
+    with pytest.raises(BioelError, match=r"\[B020\].*nowhere"):
+        KnowledgeBase.open(tmp_path / "nowhere")
+
+
+def test_a_knowledge_base_that_is_cut_or_of_another_schema_may_be_replaced(folder):
+    for kept in (-1, 5000, 40):
+        replace(columns_of(folder), columns_of(folder).read_bytes()[:kept])
+        assert len(made_kb(folder, [Concept("X:1", ("a",))])) == 1
+    forge(columns_of(folder), lambda arrays, about: about.update(schema=99))
+    assert len(made_kb(folder, [Concept("X:1", ("a",))])) == 1
+
+
+def test_columns_are_read_by_the_library_safetensors(folder, kb):
+    arrays = load_file(columns_of(folder))
+    assert {name: str(array.dtype) for name, array in arrays.items()} == {
+        name: spec.split()[0] for name, spec in KB_COLUMNS.items()
+    }
+    assert arrays["names"].tobytes().decode().splitlines() == list(kb.names)
+    assert np.array_equal(arrays["name_keys"], kb.name_keys)
+
+
+def test_all_arrays_are_aligned_in_a_folder_and_in_memory(kb):
+    write_vectors(kb, lambda names: np.ones((len(names), 3)), fingerprint="9f3a", dim=3)
+    for files in (kb.files(), KnowledgeBase.from_bytes(kb.to_bytes()).files()):
+        for raw in files.values():
+            assert all(array.flags.aligned for array in TensorFile(raw).arrays.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("thesis.txt", b"years of work"),
+        ("meta.json", b'{"schema": 4}'),  # also of a knowledge base before its first release
+        ("model.safetensors", save({"ids": np.ones(3)})),
+        ("kb.0001.safetensors", save({"ids": np.ones(3)})),
+        ("kb.0001.safetensors", b"mine"),
+        ("kb.0001.safetensors", b""),
+        ("vectors/mine.safetensors", b""),
+        ("tries/f.0123456789abcdef.safetensors.bak", b""),
+        (".new", b""),
+    ],
+)
+def test_a_folder_with_other_files_is_not_overwritten(tmp_path, kb, name, content):
+    path = tmp_path / "model" / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    for write in (partial(build_kb, [Concept("X:1", ("a",))]), kb.save_to):
+        for out in (tmp_path / "model", path):
+            with pytest.raises(BioelError, match=r"\[B029\]"):
+                write(out)
+    assert all_files(tmp_path / "model") == [name]
+    (tmp_path / "empty").mkdir()
+    kb.save_to(tmp_path / "empty")
+
+
+def test_the_highest_number_is_current(folder, kb):
+    """A file that a system refused to remove stays until the next change."""
+    content = columns_of(folder).read_bytes()
+    for number in ("0002", "9999", "10000"):
+        columns_of(folder).rename(folder / f"kb.{number}.safetensors")
+        add_concepts(folder, [Concept(f"Y:{number}", (number,))])
+        old = folder / f"kb.{number}.safetensors"
+        assert not old.exists()
+        old.write_bytes(content)
+        assert len(KnowledgeBase.open(folder)) == len(kb) + 1
+        old.unlink()
+        replace(columns_of(folder), content)
+    assert columns_of(folder).name == "kb.10001.safetensors"
+
+
+@pytest.mark.parametrize("removed", [1, 3])
+def test_columns_that_are_removed_while_they_are_opened(folder, monkeypatch, removed):
+    map_file = layout.map_file
+    pending = [Concept(f"X:{i}", (f"name {i}",)) for i in range(5, 5 + removed)]
+
+    def removed_before(path: Path) -> RawFile:
+        if pending and path.parent == folder:
+            add = pending.pop()
+            monkeypatch.setattr(layout, "map_file", map_file)
+            add_concepts(folder, [add])
+            monkeypatch.setattr(layout, "map_file", removed_before)
+        return map_file(path)
+
+    monkeypatch.setattr(layout, "map_file", removed_before)
+    kb = KnowledgeBase.open(folder)
+    assert list(kb.ids) == [f"X:{i}" for i in range(1, 5 + removed)]
+    kb.verify()
+
+
+def test_a_listing_that_misses_the_new_file_and_the_old_one(folder, monkeypatch):
+    """A folder is not listed in one step: a new file may be behind the place already read."""
+    listings = [[".lock"], [".lock"], None]
+    listdir = layout.os.listdir
+
+    def list_names(path: Path) -> list[str]:
+        return (listings.pop(0) if path == folder and listings else None) or listdir(path)
+
+    monkeypatch.setattr(layout.os, "listdir", list_names)
+    assert len(KnowledgeBase.open(folder)) == 4
+    assert listings == []

@@ -1,4 +1,4 @@
-"""Words of names: keys, 3-grams, bags, overlap and misspellings."""
+"""Names are found by keys, 3-grams and bags of their words, equal on every machine."""
 
 import numpy as np
 import pytest
@@ -66,9 +66,6 @@ def test_postings_do_not_depend_on_blocks(monkeypatch, block):
     # " ab" is in 3 of 5 names: ln(6 / 4) + 1; "ab " in 2: ln(6 / 3) + 1.
     assert norms[0] == pytest.approx(np.hypot(1.405465, 1.693147), rel=1e-5)
     assert norms[1] == 0
-
-
-def test_no_names():
     assert [a.tolist() for a in ngrams.build_postings([])] == [[], [0], [], []]
 
 
@@ -126,19 +123,19 @@ def test_misspelled_words(word, expected):
     assert misspellings.correction(word, known={"patience": 9.0}) == expected
 
 
-def test_no_words():
-    assert Misspellings({}).correction("pnuemonia", known={}) is None
-
-
-def test_a_correction_must_be_far_more_frequent_than_others():
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        ({"arthritis": 30.0, "arteritis": 2.0}, "arthritis"),
+        ({"arthritis": 30.0, "arteritis": 4.0}, None),  # not far more frequent
+        ({"arthritis": 4.0}, "arthritis"),
+        ({}, None),
+    ],
+)
+def test_a_correction_must_be_far_more_frequent_than_others(known, expected):
     misspellings = Misspellings({"arthritis": 2, "arteritis": 5})
-    assert (
-        misspellings.correction("artritis", known={"arthritis": 30.0, "arteritis": 2.0})
-        == "arthritis"
-    )
-    assert misspellings.correction("artritis", known={"arthritis": 30.0, "arteritis": 4.0}) is None
-    assert misspellings.correction("artritis", known={"arthritis": 4.0}) == "arthritis"
-    assert misspellings.correction("artritis", known={}) is None
+    assert misspellings.correction("artritis", known=known) == expected
+    assert Misspellings({}).correction("artritis", known=known) is None
 
 
 QUERIES = ["kidney failures", "", "heart heart attack"]
@@ -156,19 +153,17 @@ PAIRS = {
 }
 
 
-def test_by_hand():
+def test_overlap_by_hand():
     query, name = (np.array(numbers) for numbers in zip(*PAIRS, strict=True))
     dice, covered = word_overlap(QUERIES, NAMES, query, name)
     assert dice.dtype == covered.dtype == np.float32
     assert dice.tolist() == pytest.approx([expected for expected, _ in PAIRS.values()])
     assert covered.tolist() == pytest.approx([expected for _, expected in PAIRS.values()])
 
-
-@pytest.mark.parametrize(("strings", "n"), [([], 0), (["a"], 0), ([""], 1)])
-def test_strings_without_common_words(strings, n):
-    pairs = np.zeros(n, dtype=np.int64)
-    dice, covered = word_overlap(strings, strings, pairs, pairs)
-    assert dice.tolist() == covered.tolist() == [0.0] * n
+    for strings, n in (([], 0), (["a"], 0), ([""], 1)):
+        pairs = np.zeros(n, dtype=np.int64)
+        dice, covered = word_overlap(strings, strings, pairs, pairs)
+        assert dice.tolist() == covered.tolist() == [0.0] * n
 
 
 @pytest.mark.parametrize("n_scored", [0, 1000], ids=["only those of rare 3-grams", "all"])
