@@ -13,13 +13,7 @@ from spacy.tokenizer import Tokenizer
 from spacy.util import compile_infix_regex, compile_prefix_regex, registry
 from thinc.api import Model
 
-from spacy_bioel.settings import (
-    DETECTOR,
-    LINKER,
-    LinkerSettings,
-    MentionSettings,
-    takes,
-)
+from spacy_bioel.settings import DETECTOR, LINKER, LinkerSettings, MentionSettings, takes
 
 if TYPE_CHECKING:
     from spacy_bioel.entities import EntityRules

@@ -129,15 +129,6 @@ def write_json(path: Path | None, content: object) -> bool:
     return str(path) != "-"
 
 
-def write_page(path: Path | None, **about: object) -> None:
-    """Write the page of facts, charts and tables given by `--html`; see templates/report.html."""
-    from spacy_bioel.export.pages import PAGES
-
-    if path is not None:
-        with writing(path) as file:
-            file.write(PAGES.get_template("report.html").render(about))
-
-
 @contextmanager
 def writing(path: Path) -> Iterator[TextIO]:
     """Open a text file that is moved to `path` only on success; "-" is stdout."""

@@ -146,7 +146,7 @@ def check_command(
         summarise,
         unseen_by_label,
     )
-    from spacy_bioel.export.pages import bins_of
+    from spacy_bioel.export.pages import PAGES, bins_of
     from spacy_bioel.kb.bundled import open_kbs
     from spacy_bioel.loading import dictionary_pipeline
 
@@ -179,7 +179,8 @@ def check_command(
         ]
         tables = [("Counts", ("Count", *columns), cells)]
         about = {"messages": faults, "charts": charts, "tables": tables}
-        console.write_page(html, title="Corpus check", **about)
+        with console.writing(html) as file:
+            file.write(PAGES.get_template("report.html").render(about, title="Corpus check"))
     for message in report["warnings"]:
         console.show_note(message)
     for message in report["errors"]:

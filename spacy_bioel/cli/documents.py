@@ -26,13 +26,10 @@ from spacy_bioel.kb.folder import has_columns
 from spacy_bioel.registered import ENGINES, all_names, load_registered
 
 if TYPE_CHECKING:
-    from spacy_bioel.export.rows import Totals
+    from spacy_bioel.export.rows import LinkedText, Totals
 
 
 LOCAL = "local"  # the engine that is no plugin
-if TYPE_CHECKING:
-    from spacy_bioel.export.rows import LinkedText
-
 MentionSource = StrEnum("MentionSource", ["FOUND", "GIVEN"])
 
 
@@ -154,23 +151,15 @@ def link_command(
     if engine != LOCAL:
         link_file = load_registered(ENGINES, engine)
         unsuited = {
-            "--format": format is not None,
-            "--kb": bool(kb),
-            "--xrefs": xrefs,
-            "--raw-csv": raw_csv,
-            "--skip-bad": skip_bad is not None,
-            "--preset": preset is not None,
-            "--n-process": n_process > 1,
-            "--gpu-id": gpu_id >= 0,
-            "--resume": resume,
-            "--mentions given": is_given,
+            "--format": format, "--kb": kb, "--xrefs": xrefs, "--raw-csv": raw_csv,
+            "--skip-bad": skip_bad, "--preset": preset, "--n-process": n_process > 1,
+            "--gpu-id": gpu_id >= 0, "--resume": resume, "--mentions given": is_given,
             "several --output": len(outputs) > 1,
-            **{"an option of a plugin": any(of_plugin.given() for of_plugin in plugins)},
-        }
-        for option, is_set in unsuited.items():
-            if is_set:
-                about = {"engine": engine, "expected": "a command without it"}
-                raise BioelError(Errors.B196.format(found=option, **about))
+            "an option of a plugin": any(of_plugin.given() for of_plugin in plugins),
+        }  # fmt: skip
+        if found := next(filter(unsuited.get, unsuited), ""):
+            about = {"engine": engine, "expected": "a command without it"}
+            raise BioelError(Errors.B196.format(found=found, **about))
         target = next(iter(outputs))
         totals = link_file(source, target, model=model, code=code, batch_size=batch_size)
     else:

@@ -20,29 +20,11 @@ from typing import Any
 from spacy.language import Language
 from spacy.vocab import Vocab
 
-from spacy_bioel.cli.console import (
-    GoldOptions,
-    is_watched,
-    make_folder,
-    naming,
-    reporting_bad,
-    show_note,
-    track,
-    writing,
-)
+from spacy_bioel.cli import console
 from spacy_bioel.corpus import declare_labels, doc_to_text, read_docs, read_texts
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings, shortened
 from spacy_bioel.evaluation.run import check_gold, with_ids_by_xrefs
-from spacy_bioel.export.formats import (
-    WITH_FAILURES,
-    WITH_XREFS,
-    PathFormat,
-    TextFormat,
-    Write,
-    format_of,
-    read_parquet,
-    suffixes,
-)
+from spacy_bioel.export import formats
 from spacy_bioel.export.rows import Document, LinkedText, Totals
 from spacy_bioel.files import is_stream, suffix_of
 from spacy_bioel.io.brat import read_brat
@@ -60,7 +42,7 @@ from spacy_bioel.types import AnnotatedText
 def load_with_mapped_gold(
     model: str,
     gold: Path,
-    options: GoldOptions,
+    options: console.GoldOptions,
     *,
     kb: str | None,
     preset: str | None = None,
@@ -70,10 +52,6 @@ def load_with_mapped_gold(
 
     kb (str | None): Replaces the pipeline's knowledge base, or with "LABEL=KB", that of one label.
     xrefs (bool): Whether cross-references of concepts are gold ids of these concepts.
-    Warns [W480] if neither the gold mentions nor the detector have this label.
-
-    RAISES BioelError: [B369] if the detector lacks a label; the same errors as
-        `stream_mapped_gold`, `with_ids_by_xrefs` and `check_gold`.
     """
     # Documents are read first, so that errors in them are reported without delay.
     texts = list(stream_mapped_gold(gold, options))
@@ -97,14 +75,11 @@ def load_with_mapped_gold(
 
 
 def stream_mapped_gold(
-    gold: Path, options: GoldOptions, *, seen: set[str] | None = None, is_last: bool = True
+    gold: Path, options: console.GoldOptions, *, seen: set[str] | None = None, is_last: bool = True
 ) -> Iterator[AnnotatedText]:
     """Stream gold documents with mapped labels and ids.
 
     seen, is_last: Labels in gold files read before, and whether more files follow.
-    RAISES BioelError: [B361] if the same ids have two prefixes, [B362] if a label is not
-        GOLD=MODEL, [B364] if a mention's label is not in `annotates`; after the last document of
-        the last file, [B363] if no mention has a label that an option specifies.
     """
     prefixes, labels = _parse_prefixes(options.prefix), _parse_labels(options.label)
     # The reader adds the prefix shared by all labels; label-specific prefixes are added afterwards.
@@ -169,12 +144,7 @@ _CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "brat")
 def read_mentions(
     source: str, format: str | None, spans_key: str | None = None
 ) -> Iterator[AnnotatedText]:
-    """Stream the documents in a corpus with their mentions.
-
-    spans_key (str | None): As for `read_texts`.
-    RAISES BioelError: [B101] if there is no such file, [B134] for an unknown format, [B344] if the
-        input is not a corpus; the same errors as the readers, while documents are read.
-    """
+    """Stream the documents in a corpus with their mentions; `spans_key` is as for `read_texts`."""
     _check_format(format)
     path = Path(source)
     if source == STDIN or source.endswith(_PARQUET):
@@ -192,19 +162,16 @@ def stream_documents(
 ) -> Iterator[Document]:
     """Stream documents as (text, id); ids in plain text are line numbers or file names.
 
+    Errors in the first document are raised by the call itself, before it is requested.
+
     skip_bad (Path | None): Report on the bad rows of a table, which are skipped; None: errors.
-    RAISES BioelError: [B101] if there is no such file, [B134] for an unknown format, [B142] for
-        empty input, [B444] for a table without a "text" column, [B481] for a folder without texts,
-        [B516] if `skip_bad` is set and the input is no table; the same errors as `read_parquet` and
-        `io.table.split_rows`. The call itself raises them, before the first document
-        is requested.
     """
     _check_format(format)
     path, is_table = Path(source), format is None and is_text_table(source)
     if skip_bad is not None and not is_table:
         raise BioelError(Errors.B516.format(source=source))
     if format is None and source.endswith(_PARQUET):
-        return read_parquet(source)
+        return formats.read_parquet(source)
     if path.is_dir():
         if format in (None, _WHOLE):
             return read_folder(path)
@@ -221,13 +188,17 @@ def stream_documents(
         return _read_corpus(path, format)
     first = next(documents, None)
     if first is None:
-        raise BioelError(Errors.B142.format(source="stdin" if source == STDIN else source))
+        raise BioelError(Errors.B142.format(source=_shown(source)))
     return chain([first], documents)
 
 
 def is_plain_text(source: str) -> bool:
     """Return whether the input is stdin or a plain text file, rather than a table or corpus."""
     return source == STDIN or (Path(source).is_file() and _is_plain(Path(source), None))
+
+
+def _shown(source: str) -> str:
+    return "stdin" if source == STDIN else source
 
 
 def _check_format(format: str | None) -> None:
@@ -237,7 +208,7 @@ def _check_format(format: str | None) -> None:
 
 
 def _read_table(path: Path, skip_bad: Path | None) -> Iterator[Document]:
-    with reporting_bad(skip_bad, sources=[path]):
+    with console.reporting_bad(skip_bad, sources=[path]):
         yield from counting_kept((text, id) for text, id in read_text_table(path))
 
 
@@ -259,7 +230,7 @@ def _read_lines(source: str) -> Iterator[Document]:
             n_wrapped += text[:1].islower() and _WRAPPED.fullmatch(before) is not None
             if n_wrapped == _MIN_WRAPPED:
                 n_wrapped += 1  # once
-                show_note(Warnings.W390.format(source="stdin" if source == STDIN else source))
+                console.show_note(Warnings.W390.format(source=_shown(source)))
             before = text.rstrip()
             if text := text.strip():
                 yield text, str(number)
@@ -286,7 +257,7 @@ def read_folder(folder: Path) -> Iterator[Document]:
         if (id := _document_name(first)) == _document_name(second):
             raise BioelError(Errors.B513.format(first=first, second=second.name, id=id))
     if n := len(files) - len(paths):
-        show_note(Warnings.W304.format(path=folder, n=n))
+        console.show_note(Warnings.W304.format(path=folder, n=n))
     return (
         (_read_bytes(path).decode(_ENCODING, "surrogateescape"), _document_name(path))
         for path in paths
@@ -342,17 +313,12 @@ def _is_plain(path: Path, format: str | None) -> bool:
 
 
 def outputs_of(names: Sequence[str], *, xrefs: bool) -> dict[str, str]:
-    """Map each output name to the suffix that selects its format.
-
-    xrefs (bool): Whether cross-references are written.
-    RAISES BioelError: [B198] for an unknown format, [B324] for a format without cross-references,
-        [B661] for one of a plugin that is missing.
-    """
-    outputs = {name: suffix_of(name, suffixes()) for name in names}
+    """Map each output name to the suffix that selects its format, which has to store `xrefs`."""
+    outputs = {name: suffix_of(name, formats.suffixes()) for name in names}
     for name, suffix in outputs.items():
         if suffix in missing_names(FORMATS):
             refuse_if_missing(FORMATS, suffix)
-        if xrefs and suffix not in WITH_XREFS:
+        if xrefs and suffix not in formats.WITH_XREFS:
             raise BioelError(Errors.B324.format(path=name, option="--xrefs"))
     return outputs
 
@@ -373,10 +339,10 @@ def write_links(
     """
     with ExitStack() as files:
         writers = [
-            files.enter_context(writing_format(Path(name), format_of(suffix, **options)))
+            files.enter_context(writing_format(Path(name), formats.format_of(suffix, **options)))
             for name, suffix in outputs.items()
         ]
-        lists_failures = not WITH_FAILURES.isdisjoint(outputs.values())
+        lists_failures = not formats.WITH_FAILURES.isdisjoint(outputs.values())
         for document in watched(linked, totals, total=total, silent=lists_failures):
             for write in writers:
                 write(document)
@@ -386,18 +352,18 @@ def watched(
     linked: Iterable[LinkedText], totals: Totals, *, total: int = 0, silent: bool = False
 ) -> Iterator[LinkedText]:
     """Yield linked texts, count them, and show the progress and, unless silent, failures."""
-    for document in track(linked, "Linking", total=total or None):
+    for document in console.track(linked, "Linking", total=total or None):
         totals.add(document)
         yield document
         if document.error is not None and not silent:
             reason = f"[{document.error.code}] {document.error.message}"
             name = shortened(document.id or str(totals.documents))
-            show_note(f"Document {name} failed: {reason}")
+            console.show_note(f"Document {name} failed: {reason}")
 
 
 def count_input(read: Callable[..., Iterable[object]], source: str, format: str | None) -> int:
     """Count documents for the progress bar; 0 if that would take long, or use up the input."""
-    if source == STDIN or is_stream(Path(source)) or not is_watched():
+    if source == STDIN or is_stream(Path(source)) or not console.is_watched():
         return 0
     # Errors and notes are reported when the documents are linked.
     with suppress(Exception), redirect_stderr(StringIO()):
@@ -408,17 +374,17 @@ def count_input(read: Callable[..., Iterable[object]], source: str, format: str 
 
 
 @contextmanager
-def writing_format(path: Path, format: TextFormat | PathFormat) -> Iterator[Write]:
+def writing_format(path: Path, format: formats.Format) -> Iterator[formats.Write]:
     """Open an output, which is created or replaced only on success."""
 
     def write_named(document: Any) -> None:
-        with naming(path):  # so that an error shows which output failed
+        with console.naming(path):  # so that an error shows which output failed
             write(document)
 
-    if isinstance(format, TextFormat):
-        with writing(path) as file, format.writing(file) as write:
+    if isinstance(format, formats.TextFormat):
+        with console.writing(path) as file, format.writing(file) as write:
             yield write_named
     else:
-        make_folder(path.parent)
-        with naming(path), format(path) as write:
+        console.make_folder(path.parent)
+        with console.naming(path), format(path) as write:
             yield write_named

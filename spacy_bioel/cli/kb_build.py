@@ -196,7 +196,6 @@ def open_sources(
 
     RETURNS (tuple): A stream of the concepts in all files; and the `types` to keep, `source`,
         `release` and `licence`, whose defaults are the file names and OBO headers.
-    RAISES BioelError: [B070] if `columns` is not KEY=COLUMN,...; the same errors as the readers.
     """
     columns = None if options.columns is None else parse_columns(options.columns)
     detects = options.format is None and columns is None
@@ -236,10 +235,7 @@ def show_counts(title: str, counts: Mapping[str, int | str]) -> None:
 
 
 def parse_columns(text: str) -> dict[str, Column]:
-    """Parse "id=1,name=Label" as {"id": 1, "name": "Label"}.
-
-    RAISES BioelError: [B070] if a part is not KEY=COLUMN.
-    """
+    """Parse "id=1,name=Label" as {"id": 1, "name": "Label"}."""
     columns: dict[str, Column] = {}
     for part in split_list(text):
         key, _, column = (piece.strip() for piece in part.partition("="))

@@ -97,10 +97,7 @@ def open_kb_argument(kb: str) -> KnowledgeBase:
 
 
 def describe_kb(base: KnowledgeBase) -> dict[str, Any]:
-    """Describe a knowledge base: metadata, concepts per type and vectors, as JSON values.
-
-    RAISES BioelError: The same errors as `kb.vector_files.describe_vectors`.
-    """
+    """Describe a knowledge base: metadata, concepts per type and vectors, as JSON values."""
     about = {key: value for key, value in base.meta.items() if key != "withdrawn"}
     n_per_type = np.bincount(base.type_ids, minlength=len(base.type_names)).tolist()
     per_type = dict(zip(base.type_names, n_per_type, strict=True))

@@ -59,10 +59,7 @@ class PartialLinks:
         return max(self.n_earlier, self._n_done)
 
     def check(self, about: Mapping[str, str]) -> None:
-        """Note what the links depend on besides the documents.
-
-        RAISES BioelError: [B552] if the earlier run differs in it.
-        """
+        """Note what the links depend on besides the documents; an earlier run must agree."""
         self._about = dict(about)
         for what, found in about.items():
             if self.n_earlier and self._earlier.get(what) != found:
@@ -71,10 +68,7 @@ class PartialLinks:
     def link(
         self, items: Iterable[Item], link_all: Callable[[Iterable[Item]], LinkedTexts]
     ) -> LinkedTexts:
-        """Yield the links of the earlier run, then link the other documents.
-
-        RAISES BioelError: [B553] if the documents are not those of the earlier run.
-        """
+        """Yield the links of the earlier run, then link the other documents."""
         remaining = iter(items)
         waiting: deque[str] = deque()
 
@@ -122,10 +116,7 @@ def _digest(*values: object) -> str:
 
 
 def partial_links(outputs: Iterable[str], *, resume: bool) -> PartialLinks | None:
-    """Prepare to keep the links of an interrupted run; None if an output is stdout or a pipe.
-
-    RAISES BioelError: [B550] if `resume` is impossible; the same errors as `PartialLinks`.
-    """
+    """Prepare to keep the links of an interrupted run; None if an output is stdout or a pipe."""
     for name in outputs:
         if name == STDIN or is_stream(Path(name)):
             if resume:

@@ -20,16 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from spacy_bioel.errors import BioelError, Errors, needing
-from spacy_bioel.export.html import (
-    END_OF_PAGE,
-    FACTS,
-    columns_of,
-    link_rows,
-    linked_candidates,
-    page_part,
-    plain_facts,
-    start_page,
-)
+from spacy_bioel.export import html
 from spacy_bioel.export.rows import Document, JsonRow, LinkedText, to_row
 from spacy_bioel.files import replacing_file, replacing_folder
 from spacy_bioel.registered import FORMATS, all_names, load_registered, registered_names
@@ -85,7 +76,7 @@ class TextFormat:
 
     @contextmanager
     def writing(self, file: TextIO) -> Iterator[Write]:
-        """Write documents to a file. YIELDS (Callable[[LinkedText], None]): Writes one document."""
+        """Write documents to a file."""
         separator = ""
 
         def write(document: LinkedText) -> None:
@@ -183,11 +174,11 @@ def _to_bioc(document: LinkedText, *, xml: bool) -> dict[str, Any]:
     if xml:
         text = text.replace("\r", " ")
     _check_ids(document.links, format="BioC")
-    rows = link_rows(str(document.id), text, document.links)
+    rows = html.link_rows(str(document.id), text, document.links)
     annotations = []
     for number, (link, row) in enumerate(zip(document.links, rows, strict=True), start=1):
         infons = {"type": link.label, "identifier": row["id"], "name": row["preferred_name"]}
-        infons |= {"score": row["score"], "evidence": row["evidence"], **plain_facts(link)}
+        infons |= {"score": row["score"], "evidence": row["evidence"], **html.plain_facts(link)}
         annotation = {
             "id": str(number),
             "infons": {k: storable(str(v)) for k, v in infons.items() if v is not None},
@@ -208,10 +199,6 @@ def writing_brat(folder: Path) -> Iterator[Write]:
     NAME is the document id; characters that are invalid in file names are escaped ("/" as "%2F").
     If a name is already in use, "-2" is appended. A mention's ids are written as normalisations:
     lines such as "N1<tab>Reference T1 MESH:D003920<tab>preferred name".
-
-    YIELDS (Callable[[LinkedText], None]): Writes one document, unless it failed.
-    RAISES BioelError: [B341] if the folder exists and is not empty, [B343] if readers would split a
-        concept id.
     """
     with new_folder(folder) as temporary:
 
@@ -258,7 +245,7 @@ def _brat_lines(text: str, links: Sequence[Link]) -> Iterator[str]:
         offsets = ";".join(f"{start} {end}" for start, end in fragments)
         words = " ".join(on_one_line(text[start:end]) for start, end in fragments)
         yield f"T{number}\t{label} {offsets}\t{words}\n"
-        names = {c.id: preferred_name(c.kb, c.id) or c.name for c in linked_candidates(link)}
+        names = {c.id: preferred_name(c.kb, c.id) or c.name for c in html.linked_candidates(link)}
         for id in link.ids:
             prefix = next((name for ids, name in _BRAT_PREFIXES if ids.fullmatch(id)), "")
             reference = f"N{next(normalizations)}\tReference T{number} {prefix}{id}"
@@ -277,6 +264,7 @@ def _fragments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 # A format that is written to a folder or a binary file.
 PathFormat = Callable[[Path], AbstractContextManager[Write]]
+Format = TextFormat | PathFormat
 
 SUFFIXES = (
     *(".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv", ".bioc.xml", ".bioc.json"),
@@ -297,8 +285,8 @@ def suffixes() -> tuple[str, ...]:
 
 
 def format_of(
-    suffix: str, *, facts: Sequence[str] = FACTS, xrefs: bool = False, raw: bool = False
-) -> TextFormat | PathFormat:
+    suffix: str, *, facts: Sequence[str] = html.FACTS, xrefs: bool = False, raw: bool = False
+) -> Format:
     """Return the format for a suffix. RAISES BioelError: [B198] if it is not in `SUFFIXES`, or "".
 
     facts (Sequence[str]): Names of the facts that have their own columns in tables.
@@ -310,10 +298,10 @@ def format_of(
     def json_of(document: LinkedText) -> str:
         return json.dumps(to_row(document, xrefs=xrefs), ensure_ascii=False)
 
-    columns = columns_of(facts)
+    columns = html.columns_of(facts)
 
     def rows_of_links(document: LinkedText) -> Iterator[list[Any]]:
-        for row in link_rows(document.id or "", document.text or "", document.links):
+        for row in html.link_rows(document.id or "", document.text or "", document.links):
             yield [row.get(name) for name in columns]
 
     if suffix in registered_names(FORMATS):
@@ -333,7 +321,7 @@ def format_of(
         case ".ann":
             return writing_brat
         case ".html":
-            return TextFormat(page_part, start=start_page(), end=END_OF_PAGE)
+            return TextFormat(html.page_part, start=html.start_page(), end=html.END_OF_PAGE)
         case ".parquet":
             return writing_parquet
         case "" | ".jsonl" | ".ndjson":
@@ -381,7 +369,7 @@ def row_schema() -> pa.Schema:
     candidate = struct(id=string, score=pa.float64(), name=string, evidence=string)
     place = {"start": number, "end": number, "text": string, "label": string}
     many = {"ids": pa.list_(string), "candidates": pa.list_(candidate)}
-    link = struct(**place, id=string, **many, **dict.fromkeys(FACTS, string), facts=string)
+    link = struct(**place, id=string, **many, **dict.fromkeys(html.FACTS, string), facts=string)
     error = struct(code=string, message=string)
     return pa.schema(struct(id=string, text=string, links=pa.list_(link), error=error))
 
@@ -390,7 +378,8 @@ def to_columns(linked: LinkedText) -> JsonRow:
     """Convert a linked text to a row with `row_schema`."""
     row = to_row(linked)
     for link, columns in zip(linked.links, row["links"], strict=True):
-        others = {name: value for name, value in plain_facts(link).items() if name not in FACTS}
+        facts = html.plain_facts(link)
+        others = {name: fact for name, fact in facts.items() if name not in html.FACTS}
         columns["facts"] = json.dumps(others, ensure_ascii=False) if others else None
     return row
 
@@ -398,9 +387,7 @@ def to_columns(linked: LinkedText) -> JsonRow:
 def read_parquet(path: str | os.PathLike[str]) -> Iterator[Document]:
     """Stream (text, id) from the "text" and "id" columns of a Parquet file or a folder of files.
 
-    RAISES BioelError: [B101] if the path does not exist, [B191] if a column is missing, [B192] if
-        pyarrow is not installed, [B195] if the file is not Parquet. The call itself raises these
-        errors, before the first document is requested.
+    The call itself raises errors, before the first document is requested.
     """
     if not Path(path).exists():
         raise BioelError(Errors.B101.format(path=path))
@@ -425,11 +412,7 @@ def check_columns(columns: list[str], *expected: str) -> None:
 
 @contextmanager
 def writing_parquet(path: Path) -> Iterator[Write]:
-    """Write rows with `row_schema` to a Parquet file, which gets its final name only on success.
-
-    YIELDS (Callable[[LinkedText], None]): Writes one document.
-    RAISES BioelError: [B192] if pyarrow is not installed.
-    """
+    """Write rows with `row_schema` to a Parquet file, which gets its final name only on success."""
     parquet, pa = _import_pyarrow("parquet"), _import_pyarrow("lib")
     path.parent.mkdir(parents=True, exist_ok=True)
     rows: list[JsonRow] = []

@@ -154,14 +154,10 @@ _CODED_MESSAGE = re.compile(r"\[([A-Z]\d+)\] (.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Error for a document that could not be linked.
+    """Error for a document that could not be linked."""
 
-    code (str): Message code from this package or spaCy; otherwise the name of the exception.
-    message (str): The message without its code.
-    """
-
-    code: str
-    message: str
+    code: str  # of a message from this package or spaCy; otherwise the name of the exception
+    message: str  # without its code
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,17 +179,12 @@ class LinkedText:
 
 @dataclass(slots=True)
 class Totals:
-    """Counts over all documents.
-
-    documents, mentions (int): Documents, and mentions found in them.
-    nil (int): Mentions without an id.
-    failed (int): Documents with an error instead of links.
-    """
+    """Counts over all documents."""
 
     documents: int = 0
     mentions: int = 0
-    nil: int = 0
-    failed: int = 0
+    nil: int = 0  # mentions without an id
+    failed: int = 0  # documents with an error instead of links
 
     def add(self, linked: LinkedText) -> None:
         self.documents += 1

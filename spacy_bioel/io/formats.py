@@ -61,18 +61,12 @@ _OPTIONS = {"table": {"columns", "synonym_separator"}, "omop": {"vocabularies"}}
 
 
 def detect_corpus_format(path: StrPath) -> str:
-    """Detect a corpus format (a key of CORPUS_FORMATS) from file contents, or BRAT from file names.
-
-    RAISES BioelError: [B133] if it is not recognised; the same errors as `open_text`.
-    """
+    """Detect a corpus format (a key of CORPUS_FORMATS) from file contents, or BRAT from names."""
     return "brat" if is_brat(path) else _detect(path, CORPUS_FORMATS)
 
 
 def detect_ontology_format(path: StrPath) -> str:
-    """Detect the format (a key of ONTOLOGY_FORMATS) of a file, or of a UMLS or OMOP folder.
-
-    RAISES BioelError: [B133] if it is not recognised; the same errors as `open_text`.
-    """
+    """Detect the format (a key of ONTOLOGY_FORMATS) of a file, or of a UMLS or OMOP folder."""
     for name, pattern in (("umls", "MRCONSO.RRF*"), ("omop", "CONCEPT*.csv*")):
         if any(Path(path).glob(pattern)):
             return name
@@ -88,8 +82,6 @@ def read_corpus(
 
     format (str | None): A key of CORPUS_FORMATS; None: detected from the contents.
     prefix (str): Vocabulary of ids without a prefix.
-    RAISES BioelError: [B133] if the format is not recognised, [B134] if it is unknown; the reader's
-        errors, which include the line of a malformed record.
     """
     name = detect_corpus_format(path) if format is None else format
     return _reader_of(CORPUS_FORMATS, name)(path, prefix=prefix)
@@ -112,8 +104,6 @@ def read_ontology(
         `read_table`); None: not a table, or a table whose header contains the column keys.
     synonym_separator (str): What separates the synonyms in a cell of a table; "": detected.
     vocabularies (Collection[str]): Vocabularies of OMOP to read; empty: all.
-    RAISES BioelError: [B133] if the format is not recognised, [B134] if it is unknown, [B135] if
-        options are passed for another format; the reader's errors.
     """
     name = format or ("table" if columns is not None else detect_ontology_format(path))
     reader = _reader_of(ONTOLOGY_FORMATS, name)

@@ -208,12 +208,10 @@ def read_documents_jsonl(path: StrPath, *keys: str) -> Iterator[tuple[Any, ...]]
         yield _with_text(record).get("text"), _id_of(record, number), *map(record.get, keys)
 
 
-def write_texts_jsonl(path: StrPath, texts: Iterable[AnnotatedText]) -> int:
-    """Write texts in the format that `read_texts_jsonl` reads. RETURNS (int): Number of texts."""
-    n = 0
+def write_texts_jsonl(path: StrPath, texts: Iterable[AnnotatedText]) -> None:
+    """Write texts in the format that `read_texts_jsonl` reads."""
     with replacing_text(Path(path)) as file:
         for text in texts:
-            n += 1
             record = asdict(text)
             del record["entities"]
             for mention in record["mentions"]:
@@ -223,7 +221,6 @@ def write_texts_jsonl(path: StrPath, texts: Iterable[AnnotatedText]) -> int:
             if not text.annotates:
                 del record["annotates"]
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
-    return n
 
 
 def _id_of(record: _Record, number: int) -> str:

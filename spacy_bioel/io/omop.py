@@ -40,9 +40,6 @@ def read_athena(
 
     prefix (str): Ignored, because ids have the prefix of their vocabulary.
     vocabularies (Collection[str]): Vocabularies to read; empty: all.
-    RAISES BioelError: [B123] if a file is missing, [B128] a column, [B132] if an id is not a
-        number, or a relation is probably misspelt, [B510] if a row has another number of cells,
-        [B606] for an unknown vocabulary.
     """
     concepts, relations, synonyms = (
         file_in(folder, f"{name}.csv", of="an Athena download") for name in _ATHENA_FILES
