@@ -3,6 +3,7 @@
 import random
 from itertools import combinations
 from math import log
+from typing import Any
 
 import pytest
 from tiny import blank
@@ -21,6 +22,14 @@ from spacy_bioel.mentions.selection import (
 from spacy_bioel.text.normalize import has_whole_brackets
 from spacy_bioel.types import ScoredSpan
 
+CFG: dict[str, Any] = {
+    "threshold": 0.5,
+    "document_smoothing": 0,
+    "allow_overlap": True,
+    "abbreviations": False,
+    "include": {},
+    "exclude": [],
+}
 A, B, C, D = (0, 2, "A"), (1, 4, "A"), (3, 5, "A"), (5, 6, "A")
 
 
@@ -89,17 +98,9 @@ def test_probabilities_of_the_same_words_are_smoothed(weight, expected):
     assert [span[:3] for span in smoothed] == [span[:3] for span in spans]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("[3H](+)-A", True),
-        ("IGF-I) receptor", False),
-        ("disease (COPD", False),
-        (")(", False),
-    ],
-)
-def test_brackets(text, expected):
-    assert has_whole_brackets(text) is expected
+def test_brackets():
+    texts = {"[3H](+)-A": True, "IGF-I) receptor": False, "disease (COPD": False, ")(": False}
+    assert {text: has_whole_brackets(text) for text in texts} == texts
 
 
 @pytest.mark.parametrize(
@@ -128,8 +129,7 @@ def test_markup_and_denials_are_trimmed(text, mention, kept):
 def test_function_words_of_a_text_in_capitals(text, kept):
     doc = blank().make_doc(text)
     spans = [(t.i, t.i + 1, "D", 0.9) for t in doc if t.text == "AN"]
-    cfg = {"threshold": 0.5, "document_smoothing": 0, "allow_overlap": True, "abbreviations": False}
-    (chosen,) = select_mentions([doc], [spans], {**cfg, "include": {}, "exclude": []})
+    (chosen,) = select_mentions([doc], [spans], CFG)
     assert [doc[first:last].text for first, last, *_ in chosen] == kept
 
 
@@ -141,23 +141,14 @@ def test_composites_are_whole():
         span = doc.char_span(start := doc.text.index(text), start + len(text))
         assert span is not None
         spans.append((span.start, span.end, label, 0.4 if text == "CDK4/6" else 0.9))
-    cfg = {"threshold": 0.5, "document_smoothing": 0, "allow_overlap": True, "abbreviations": False}
-    cfg |= {"include": {}, "exclude": []}
-    (chosen,) = select_mentions([doc], [spans], cfg, RuleSet({"composites": Composites()}))
+    (chosen,) = select_mentions([doc], [spans], CFG, RuleSet({"composites": Composites()}))
     found = [(doc[a:b].text, p) for a, b, _, p in chosen]
     assert found == [("CDK4/6", 0.9), ("IL-6 and -8", 0.9), ("MCF-7", 0.9)]
 
 
 def test_borders_of_variants():
     doc = blank().make_doc("A G to C substitution at position -174 in fig 5 , and Delta32")
-    cfg = {
-        "threshold": 0.5,
-        "document_smoothing": 0,
-        "include": {},
-        "exclude": [],
-        "allow_overlap": False,
-    }
-    cfg |= {"abbreviations": False}
+    cfg = CFG | {"allow_overlap": False}
     spans = [(1, 3, "Variant", 0.9), (10, 12, "Variant", 0.9), (10, 11, "Gene", 0.6)]
     (chosen,) = select_mentions([doc], [spans], cfg, RuleSet({"variants": Variants()}))
     assert [(doc[a:b].text, label) for a, b, label, _ in chosen] == [
@@ -177,9 +168,7 @@ def test_borders_of_variants():
 def test_people_are_organisms_or_not(label_people, kept):
     doc = blank().make_doc("Men , patients , a woman and children had mice")
     spans = [(t.i, t.i + 1, "Species", 0.9) for t in doc if t.text in ("Men", "mice")]
-    cfg = {"threshold": 0.5, "document_smoothing": 0, "allow_overlap": True, "abbreviations": False}
-    cfg |= {"include": {}, "exclude": [], "label_people": label_people}
-    (chosen,) = select_mentions([doc], [spans], cfg)
+    (chosen,) = select_mentions([doc], [spans], CFG | {"label_people": label_people})
     assert [doc[start].text for start, *_ in chosen] == kept
 
 

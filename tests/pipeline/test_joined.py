@@ -87,33 +87,23 @@ def test_an_id_in_both_is_linked_by_the_names_of_both(folders):
     assert doc.ents[0]._.candidates[0].xrefs == ("U:3", "N:3")
 
 
-def test_saved_and_loaded_with_all_of_them(folders, tmp_path):
-    nlp = linking(folders)
-    nlp.to_disk(tmp_path / "saved")
+def test_saved_and_loaded_with_all_of_them_or_with_their_folders(folders, tmp_path):
+    linking(folders).to_disk(tmp_path / "saved")
     home = tmp_path / "saved" / "bioel_linker"
     assert sorted(path.name for path in home.glob("kb*")) == ["kb.0", "kb.1"]
     (tmp_path / "saved").rename(tmp_path / "moved")
     loaded = spacy.load(tmp_path / "moved")
-    assert found(loaded(TEXT)) == EXPECTED
-    loaded.to_disk(tmp_path / "again")
-    assert found(spacy.load(tmp_path / "again")(TEXT)) == EXPECTED
-
-
-def test_as_bytes(folders, tmp_path):
-    linker = linking(folders).get_pipe("bioel_linker")
-    other = linking("")
-    other.get_pipe("bioel_linker").from_bytes(linker.to_bytes())
-    assert found(other(TEXT)) == EXPECTED
-    other.to_disk(tmp_path / "saved")
-    assert found(spacy.load(tmp_path / "saved")(TEXT)) == EXPECTED
-
-
-def test_saved_by_their_folders_alone(folders, tmp_path):
-    linking(folders, include_kb=False).to_disk(tmp_path / "saved")
-    loaded = spacy.load(tmp_path / "saved")
+    in_memory = linking("")
+    in_memory.get_pipe("bioel_linker").from_bytes(loaded.get_pipe("bioel_linker").to_bytes())
+    for number, nlp in enumerate((loaded, in_memory)):
+        assert found(nlp(TEXT)) == EXPECTED
+        nlp.to_disk(tmp_path / str(number))
+        assert found(spacy.load(tmp_path / str(number))(TEXT)) == EXPECTED
+    linking(folders, include_kb=False).to_disk(tmp_path / "without")
+    loaded = spacy.load(tmp_path / "without")
     assert loaded.get_pipe("bioel_linker").cfg["kb"] == folders
     assert found(loaded(TEXT)) == EXPECTED
-    assert list((tmp_path / "saved").glob("**/kb*")) == []
+    assert list((tmp_path / "without").glob("**/kb*")) == []
 
 
 @pytest.mark.slow

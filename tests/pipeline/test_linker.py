@@ -29,39 +29,34 @@ def test_three_lines_link_entities(kb_folder):
     assert best.score > 0.5 > others[0].score
 
 
-@pytest.mark.parametrize(
-    ("mention", "cui"),
-    [
-        ("Heart  attack", "MESH:D009203"),
-        ("heart attacks", "MESH:D009203"),
-        ("anaemia", "MESH:D000740"),
-        ("Parkinson's disease", "MESH:D010300"),
-        ("17β-estradiol", "MESH:D004958"),
-        ("gizmo", None),
-        ("+", None),
-    ],
-)
-def test_mentions(kb_folder, mention, cui):
+def test_mentions_and_what_is_none(kb_folder):
     nlp = linking_nlp(kb_folder)
-    (entity,) = nlp(with_entity(nlp, f"With {mention} now", mention)).ents
-    assert (entity.text, entity._.cui, entity.kb_id_) == (mention, cui, cui or "NIL")
+    for mention, cui in {
+        "Heart  attack": "MESH:D009203",
+        "heart attacks": "MESH:D009203",
+        "anaemia": "MESH:D000740",
+        "Parkinson's disease": "MESH:D010300",
+        "17β-estradiol": "MESH:D004958",
+        "gizmo": None,
+        "+": None,
+    }.items():
+        (entity,) = nlp(with_entity(nlp, f"With {mention} now", mention)).ents
+        assert (entity.text, entity._.cui, entity.kb_id_) == (mention, cui, cui or "NIL")
+    for text in ("", "  \n", "x", "Nothing to see."):
+        doc = nlp(text)
+        assert links(doc) == [] and doc.ents == () and "bioel" in doc.spans
 
 
-def test_a_homonym_keeps_both_candidates(kb_folder):
-    doc = linking_nlp(kb_folder, ["cold"])("a cold")
-    first, second, *_ = doc.ents[0]._.candidates
+def test_a_homonym_keeps_both_candidates_unless_types_of_its_label_decide(kb_folder):
+    (cold,) = linking_nlp(kb_folder, ["cold"])("a cold").ents
+    first, second, *_ = cold._.candidates
     # Their order depends on tiny differences of the encoder, which this test ignores.
     assert {first.id, second.id} == {"MESH:D003080", "MESH:D003139"}
     assert first.score == pytest.approx(second.score, abs=0.001)
-    assert sum(c.score for c in doc.ents[0]._.candidates) <= 1.0
-
-
-def test_label_types_decide_between_homonyms(kb_folder):
-    nlp = linking_nlp(kb_folder, ["cold"], label_types={"Thing": ["Disease"]})
-    doc = nlp("a cold")
-    assert ents(doc) == [("cold", "MESH:D003139")]
-    assert doc.ents[0]._.candidates[0].id == "MESH:D003139"
-    assert "MESH:D003080" not in {c.id for c in doc.ents[0]._.candidates}
+    assert sum(c.score for c in cold._.candidates) <= 1.0
+    (cold,) = linking_nlp(kb_folder, ["cold"], label_types={"Thing": ["Disease"]})("a cold").ents
+    assert cold.kb_id_ == cold._.candidates[0].id == "MESH:D003139"
+    assert "MESH:D003080" not in {c.id for c in cold._.candidates}
 
 
 @pytest.mark.parametrize(
@@ -116,19 +111,14 @@ def test_composites(kb_folder):
     assert len(entity._.cuis) == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            "Acute kidney injury (AKI). AKI again.",
-            [("AKI", "MESH:D058186"), ("AKI", "MESH:D058186")],
-        ),
-        ("AKI (acute kidney injury).", [("AKI", "MESH:D058186")]),
-        ("AKI without a definition.", [("AKI", "NIL")]),
-    ],
-)
-def test_abbreviations_of_the_document(kb_folder, text, expected):
-    assert ents(linking_nlp(kb_folder, ["AKI"], entities={"notes": None})(text)) == expected
+def test_abbreviations_of_the_document(kb_folder):
+    nlp = linking_nlp(kb_folder, ["AKI"], entities={"notes": None})
+    for text, ids in {
+        "Acute kidney injury (AKI). AKI again.": ["MESH:D058186"] * 2,
+        "AKI (acute kidney injury).": ["MESH:D058186"],
+        "AKI without a definition.": ["NIL"],
+    }.items():
+        assert ents(nlp(text)) == [("AKI", id) for id in ids]
 
 
 def test_entities_keep_the_ids_of_the_ruler(kb_folder):
@@ -158,26 +148,16 @@ def test_overlapping_spans_are_all_linked(kb_folder, mentions):
     assert doc.ents == ()
 
 
-def test_other_span_groups(kb_folder):
+def test_other_span_groups_and_entities(kb_folder):
     nlp = linking_nlp(kb_folder, mentions="spans", spans_key="mine")
     doc = nlp.make_doc("an aspirin")
     doc.spans["mine"] = [Span(doc, 1, 2, label="Drug")]
-    assert links(nlp(doc), "mine") == [("aspirin", "MESH:D001241")]
-    assert "bioel" not in doc.spans
-
-
-def test_entities_are_linked_next_to_spans_of_a_detector(kb_folder):
+    assert links(nlp(doc), "mine") == [("aspirin", "MESH:D001241")] and "bioel" not in doc.spans
+    # Entities next to spans of a detector, which are left out.
     nlp = linking_nlp(kb_folder, ["aspirin"], mentions="ents")
     doc = nlp.make_doc("aspirin or morphine")
     doc.spans["bioel"] = [Span(doc, 2, 3, label="Drug")]
-    assert ents(nlp(doc)) == [("aspirin", "MESH:D001241")]
-    assert links(doc) == [("aspirin", "MESH:D001241")]
-
-
-@pytest.mark.parametrize("text", ["", "  \n", "x", "Nothing to see."])
-def test_no_mentions(kb_folder, text):
-    doc = linking_nlp(kb_folder, ["aspirin"])(text)
-    assert links(doc) == [] and doc.ents == () and "bioel" in doc.spans
+    assert ents(nlp(doc)) == links(doc) == [("aspirin", "MESH:D001241")]
 
 
 def test_batches_do_not_change_links(kb_folder):

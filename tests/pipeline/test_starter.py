@@ -113,24 +113,23 @@ def test_training_strings_are_encoded_once(tmp_path, monkeypatch):
     assert len(list(cache.iterdir())) == 1 and not file.exists()
 
 
-def test_a_folder_that_cannot_be_written(small_starter, tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("in the way", encoding="utf8")
-    monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "file" / "cache"))
-    nlp = linking_nlp_without_kb()
-    with pytest.raises(BioelError, match=r"\[B063\].*file/cache.*SPACY_BIOEL_CACHE"):
-        nlp(with_entity(nlp, "aspirin", "aspirin"))
-
-
-def test_a_folder_that_is_there_and_cannot_be_written(small_starter, monkeypatch):
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_folder_that_cannot_be_written(small_starter, tmp_path, monkeypatch, is_there):
     """The message is not that of `bioel kb build`, which does not mention the cache."""
 
     def refuse(*args: Any, **options: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
-    bundled.cache_folder().mkdir(parents=True)
-    monkeypatch.setattr(bundled, "editing", refuse)
-    with pytest.raises(BioelError, match=r"\[B063\].*Permission denied.*SPACY_BIOEL_CACHE"):
-        bundled.starter_kb()
+    if is_there:
+        bundled.cache_folder().mkdir(parents=True)
+        monkeypatch.setattr(bundled, "editing", refuse)
+    else:
+        (tmp_path / "file").write_text("in the way", encoding="utf8")
+        monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "file" / "cache"))
+    where = "Permission denied" if is_there else "file/cache"
+    nlp = linking_nlp_without_kb()
+    with pytest.raises(BioelError, match=rf"\[B063\].*{where}.*SPACY_BIOEL_CACHE"):
+        nlp(with_entity(nlp, "aspirin", "aspirin"))
 
 
 def linked(nlp: Language, mention: str) -> str:
@@ -145,26 +144,20 @@ def linking_nlp_without_kb(**settings: Any) -> Language:
     return nlp
 
 
-def test_the_cache_of_this_machine_is_not_stored(small_starter, tmp_path):
-    nlp = linking_nlp_without_kb(include_kb=False)
-    assert linked(nlp, "aspirin") == "MESH:D001241"
-    nlp.to_disk(tmp_path / "m")
-    assert str(small_starter) not in (tmp_path / "m" / "bioel_linker" / "cfg.json").read_text(
-        "utf8"
-    )
-    again = spacy.load(tmp_path / "m")
-    assert linked(again, "aspirin") == "MESH:D001241"
-
-
-def test_the_cache_is_not_stored_after_training(small_starter, texts, caplog):
+def test_the_cache_of_this_machine_is_not_stored(small_starter, texts, tmp_path, caplog):
     nlp = linking_nlp_without_kb(include_kb=False, **LINKER)
     nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
-    data = examples(nlp, texts)
-    nlp.initialize(lambda: data)
-    assert "[W340]" in caplog.text  # it has few of the concepts
     linker: Any = nlp.get_pipe("bioel_linker")
-    assert linker.kb.path.parent == small_starter
-    assert linker.cfg["kb"] == ""
+    for is_trained in (False, True):
+        if is_trained:
+            nlp.initialize(lambda: examples(nlp, texts))
+            assert "[W340]" in caplog.text  # it has few of the concepts
+        assert linked(nlp, "aspirin") == "MESH:D001241"
+        assert (linker.kb.path.parent, linker.cfg["kb"]) == (small_starter, "")
+        nlp.to_disk(tmp_path / "m")
+        stored = (tmp_path / "m" / "bioel_linker" / "cfg.json").read_text("utf8")
+        assert str(small_starter) not in stored
+        assert linked(spacy.load(tmp_path / "m"), "aspirin") == "MESH:D001241"
 
 
 def test_a_saved_pipeline_has_a_copy(small_starter, tmp_path, monkeypatch):

@@ -85,22 +85,17 @@ def test_settings_that_do_not_fit_the_pipes_before(kb_folder, settings, expected
         nlp("aspirin")
 
 
-def test_knowledge_bases_for_more_labels_than_the_pipes_before_give(kb_folder):
+def test_knowledge_bases_for_labels_that_the_pipes_before_lack(kb_folder):
+    """They are no mistake beside one for a label, or for names in the text."""
     nlp = linking_nlp(kb_folder, ["aspirin"])
     nlp.get_pipe("bioel_linker").set_kb(dict.fromkeys(("Thing", "Gene"), str(kb_folder)))
+    names = linking_nlp(kb_folder, mentions="spans+dictionary")
+    ruler = names.add_pipe("span_ruler", config={"spans_key": "bioel"}, first=True)
+    ruler.add_patterns([{"label": "Thing", "pattern": "aspirin"}])
+    names.get_pipe("bioel_linker").set_kb({"Own": str(kb_folder), "Other": str(kb_folder)})
     with warnings.catch_warnings(action="error"):
         assert [ent.text for ent in nlp("aspirin").ents] == ["aspirin"]
-    with warnings.catch_warnings(action="error"):
-        nlp("aspirin")  # warned once
-
-
-def test_names_for_labels_that_the_pipes_before_lack(kb_folder):
-    nlp = linking_nlp(kb_folder, mentions="spans+dictionary")
-    ruler = nlp.add_pipe("span_ruler", config={"spans_key": "bioel"}, first=True)
-    ruler.add_patterns([{"label": "Thing", "pattern": "aspirin"}])
-    nlp.get_pipe("bioel_linker").set_kb({"Own": str(kb_folder), "Other": str(kb_folder)})
-    with warnings.catch_warnings(action="error"):
-        nlp("aspirin")
+        names("aspirin")
 
 
 def test_settings_that_may_fit(kb_folder):
