@@ -13,12 +13,10 @@ import numpy as np
 import pytest
 import spacy
 import torch
+from contextual_pipelines import OVERLAPS, generative_nlp, multitask_nlp, reranking_nlp
 from gpu import GpuOps, GpuTensor, device, simulated_gpu
 from pytest import approx
 from spacy.language import Language
-from test_generative import generative_nlp
-from test_multitask import OVERLAPS, multitask_nlp
-from test_reranker import reranking_nlp
 from thinc.api import NumpyOps, get_current_ops, set_current_ops
 from threadpoolctl import threadpool_limits
 from tiny import DETECTOR, LINKER, SPELLING_DETECTOR, blank, dual_nlp, examples, step
