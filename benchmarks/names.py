@@ -8,11 +8,11 @@ the names in own_names.csv, by `group`; no_false_friends.jsonl and definitions.j
 look like names, genomic coordinates, and short forms with their definitions.
 
 `--symbols` adds a table of short names with the human symbols that are meant (symbol|symbol), each
-in the sentences below. Of the mentions with ids, percent `right` (a mention that overlaps the gold mention has its ids, or one of the
-symbols), `wrong` (otherwise, such a mention has an id) and `missed`. Of texts that are not names,
-percent `wrong`: a mention that overlaps the text has one of the labels that it must not have. Of
-genomic coordinates, a mention is right if its HGVS form is. `own names` are measured with a
-dictionary of own_names.csv only.
+in the sentences below. Of the mentions with ids, percent `right` (a mention that overlaps the gold
+mention has its ids, or one of the symbols), `wrong` (otherwise, such a mention has an id) and
+`missed`. Of texts that are not names, percent `wrong`: a mention that overlaps the text has one of
+the labels that it must not have. Of genomic coordinates, a mention is right if its HGVS form is.
+`own names` are measured with a dictionary of own_names.csv only.
 """
 
 from __future__ import annotations

@@ -1,11 +1,18 @@
-"""Corpora and dictionaries of bare names, as `phrases.py` reads them."""
+"""Corpora whose documents are one phrase, and dictionaries of bare names, are read as published."""
 
+from pathlib import Path
+
+import corpora
 import pytest
 from phrases import read_dictionary, read_name_lists, read_phrase_table
+from test_corpora import names
 
+from spacy_bioel.corpus import read_texts
 from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
+pytestmark = pytest.mark.usefixtures("project")
 COMETA = (
     "ID\tTerm\tGeneral SNOMED ID\tSpecific SNOMED ID\tExample\n"
     '0\tdizzy\t10\t11\t"so ""dizzy""\ntoday"\n'
@@ -36,19 +43,6 @@ def test_phrase_table(write, content, expected):
     ]
 
 
-@pytest.mark.parametrize(
-    ("content", "found"),
-    [
-        ("10\tDizziness\tspins\n20\tAnorexia\n", "T030.*line 2"),
-        ("10\tDizziness\t \n", "T030.*line 1"),
-        (COMETA.replace('today"', "today"), "B126"),
-    ],
-)
-def test_malformed_phrase_rows(write, content, found):
-    with pytest.raises(BioelError, match=found):
-        list(read_phrase_table(write(content)))
-
-
 # Lines of MEDIC, and the concepts that they hold.
 DICTIONARIES = {
     "an OMIM number beside the id, and entities": (
@@ -57,17 +51,6 @@ DICTIONARIES = {
             Concept("MESH:C567755", ("Tooth Agenesis, Selective, 6", "STHAG6")),
             Concept("OMIM:613097", (), replaced_by="MESH:C567755"),
             Concept("MESH:1", ("Gunther's Disease",)),
-        ],
-    ),
-    "an OMIM number before the id": (
-        "114480|D001943||Breast Neoplasms|Breast Cancer\n100100|D2||a\nD2||b\n",
-        [
-            Concept("MESH:D001943", ("Breast Neoplasms", "Breast Cancer")),
-            Concept("OMIM:114480", (), replaced_by="MESH:D001943"),
-            # D2 is a concept of its own here.
-            Concept("OMIM:100100", ("a",)),
-            Concept("MESH:D2", ("a",)),
-            Concept("MESH:D2", ("b",)),
         ],
     ),
     "a name of two concepts, one led by OMIM": (
@@ -88,29 +71,12 @@ DICTIONARIES = {
             Concept("MESH:D1", ("d",)),
         ],
     ),
-    "a name of two concepts is no alias": (
-        "D1|100001||a\nD1|100001|D2|100002||hpp\nD2|100002||b\n",
-        [
-            Concept("MESH:D1", ("a",)),
-            Concept("OMIM:100001", (), replaced_by="MESH:D1"),
-            Concept("MESH:D1", ("hpp",)),
-            Concept("MESH:D2", ("hpp",)),
-            Concept("OMIM:100002", (), replaced_by="MESH:D2"),
-            Concept("MESH:D2", ("b",)),
-        ],
-    ),
 }
 
 
 @pytest.mark.parametrize(("content", "concepts"), DICTIONARIES.values(), ids=[*DICTIONARIES])
 def test_medic(write, content, concepts):
     assert list(read_dictionary(write(content), prefix="MESH")) == concepts
-
-
-@pytest.mark.parametrize("row", ["D1|b", "||b", "D1||", "D1||||"])
-def test_malformed_dictionary_row(write, row):
-    with pytest.raises(BioelError, match="B116.*line 2"):
-        list(read_dictionary(write(f"D1||a\n{row}\n")))
 
 
 def test_name_lists(write):
@@ -124,8 +90,60 @@ def test_name_lists(write):
 
 
 @pytest.mark.parametrize(
-    "content", ['{"10": [["primary", "x"]', "[1]", '{"10": ["x"]}', '{"10": [["primary", 2]]}']
+    ("read", "content", "found"),
+    [
+        (read_phrase_table, "10\tDizziness\tspins\n20\tAnorexia\n", "T030.*line 2"),
+        (read_phrase_table, "10\tDizziness\t \n", "T030.*line 1"),
+        (read_phrase_table, COMETA.replace('today"', "today"), "B126"),
+        (read_dictionary, "D1||a\nD1|b\n", "B116.*line 2"),
+        (read_dictionary, "D1||a\nD1||||\n", "B116.*line 2"),
+        (read_name_lists, '{"10": [["primary", "x"]', "T031.*x.txt"),
+        (read_name_lists, '{"10": ["x"]}', "T031.*x.txt"),
+    ],
 )
-def test_malformed_name_lists(write, content):
-    with pytest.raises(BioelError, match="T031.*x.txt"):
-        list(read_name_lists(write(content)))
+def test_malformed_files(write, read, content, found):
+    with pytest.raises(BioelError, match=found):
+        list(read(write(content)))
+
+
+@pytest.fixture
+def folds(tmp_path) -> Path:
+    """Folds 0 and 2 of AskAPatient, with phrases in Latin-1, as they are published."""
+    folder = tmp_path / "datasets"
+    folder.mkdir()
+    for fold in (0, 2):
+        for split in ("train", "validation", "test"):
+            path = folder / f"AskAPatient.fold-{fold}.{split}.txt"
+            row = f"10\tMénière\tmy ear sörs {split} {fold}\n"
+            path.write_text(row, encoding="latin-1")
+    return folder
+
+
+def test_a_phrase_is_a_document_that_is_one_mention(folds):
+    corpora.fetch("askapatient", data=str(folds), fold=2)
+    assert names(Path("assets/askapatient")) == [
+        "dev.fold-2.jsonl",
+        "kb/AskAPatient.fold-2.train.txt",
+        "test.fold-2.jsonl",
+        "train.fold-2.jsonl",
+    ]
+    corpora.convert("askapatient", "train")
+    (text,) = read_texts(Path("corpus/askapatient/train.spacy"))
+    assert text.text == "my ear sörs train 2"
+    assert text.mentions == (Mention(0, 19, "Concept", ("SNOMED:10",)),)
+    # Without a file of concept names they are the second column of the training rows.
+    corpora.kb("askapatient")
+    kb = KnowledgeBase.open("kb/askapatient")
+    assert (list(kb.ids), list(kb.names)) == (["SNOMED:10"], ["Ménière"])
+
+
+def test_an_absent_fold(folds, capsys):
+    Path("project.yml").write_text("assets: []")
+    corpora.fetch("askapatient", data=str(folds))
+    with pytest.raises(ValueError, match=r"T004.*no fold 1 of askapatient .*only 0, 2"):
+        corpora.fetch("askapatient", data=str(folds), fold=1)
+    # What was fetched stays, and is complete for its own fold only.
+    corpora.fetch("askapatient")
+    assert "assets/askapatient is complete." in capsys.readouterr().err
+    with pytest.raises(ValueError, match="T002.*fold-2"):
+        corpora.fetch("askapatient", fold=2)
