@@ -204,13 +204,3 @@ def corpus(folder: Path) -> Path:
     add_gold(doc, AnnotatedText("1", doc.text, mentions))
     DocBin(docs=[doc], store_user_data=True).to_disk(folder / "train.spacy")
     return folder / "train.spacy"
-
-
-def test_embeddings_take_what_a_transformer_knows(kbs, config, tmp_path, checkpoint):
-    pytest.importorskip("transformers")
-    pretrain.main(tmp_path / "without", kbs, config=config)
-    config.write_text(CONFIG.replace("path = null", f'path = "{checkpoint}"'), encoding="utf8")
-    pretrain.main(tmp_path / "with", kbs, config=config)
-    tables = [load_file(tmp_path / n / "embeddings.safetensors") for n in ("without", "with")]
-    assert [table["words"].shape[1] for table in tables] == [16, 16]
-    assert not np.array_equal(*(table["words"] for table in tables))

@@ -10,8 +10,6 @@ import pytest
 import srsly
 import type_names
 
-from spacy_bioel.types import Concept
-
 pytestmark = pytest.mark.usefixtures("assets")
 GENES = (
     "#tax_id\tGeneID\tSymbol\tSynonyms\tdbXrefs\tdescription\ttype_of_gene\t"
@@ -117,24 +115,3 @@ def test_cell_lines_of_training_documents(tmp_path, monkeypatch):
         {"id": "CVCL_0465", "names": ["OVCAR-3", "OVCAR3"], "types": ["CellLine"]},
         {"id": "CVCL_1511", "names": ["NCI-H1975", "H1975", "NCIH1975"], "types": ["CellLine"]},
     ]
-
-
-OF_RATS = "#COLUMN INFORMATION:\n#1\tGENE_RGD_ID\nGENE_RGD_ID\tSYMBOL\tNCBI_GENE_ID\tOLD_SYMBOL\n"
-OF_HCOP = "ortholog_species\thuman_symbol\tortholog_species_entrez_gene\tortholog_species_symbol\n"
-
-
-def test_tables_as_their_sources_publish_them(tmp_path):
-    rats = f"{OF_RATS}5\tAbc2\t23;25\tXyz2;LOC5\n6\tAbc3\t\tX\n"
-    (tmp_path / "GENES_RAT.txt").write_text(rats)
-    of_hcop = "6239\tABC1\t51\tabc-1\n6239\tABC2\t-\tabc-2\n9913\tABC1\t53\tABC1\n"
-    (tmp_path / "human_all_hcop_sixteen_column.txt").write_text(OF_HCOP + of_hcop)
-    lines = (
-        'ModelID,CellLineName,StrippedCellLineName,Note,RRID\nA,"OVCAR-3",OVCAR3,"a, b",CVCL_0465'
-    )
-    (tmp_path / "Model.csv").write_text(f"{lines}\nB,XY-1,XY1,,\n")
-    data = str(tmp_path)
-    rat = Concept("NCBIGene:23", ("Abc2", "Xyz2"), ("Gene", "NCBITaxon:10116"))
-    assert list(type_names._rat_genes(data)) == [rat]
-    worm = Concept("NCBIGene:51", ("abc-1",), ("Gene", "NCBITaxon:6239"))
-    assert list(type_names._genes_of_hcop(data)) == [worm]
-    assert list(type_names._cells_of_depmap(data)) == [("CVCL_0465", ["OVCAR-3", "OVCAR3"])]
