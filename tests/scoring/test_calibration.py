@@ -1,4 +1,4 @@
-"""Reliability of scores, and scores over a threshold, compared with answers by hand."""
+"""How reliable scores are, and what a threshold does, compared with answers by hand."""
 
 import math
 
@@ -53,13 +53,8 @@ def test_scores_over_a_threshold():
         linked(10, ("C", 0.5)),  # wrong
         Link(15, 19, "D", ("C",)),  # wrong, and always kept
     ]
-    curves = curves_over_scores(
-        [text],
-        [links],
-        [0.7, 0.0, 0.5],
-        protocol="end_to_end",
-        canonical=canonical,
-    )
+    settings = {"protocol": "end_to_end", "canonical": canonical}
+    curves = curves_over_scores([text], [links], [0.7, 0.0, 0.5], **settings)
     f1 = curves.pop("f1")
     assert curves == {
         "precision": [(0.0, 50.0), (0.5, pytest.approx(100 / 3)), (0.7, 0.0)],

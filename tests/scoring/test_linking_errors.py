@@ -1,4 +1,4 @@
-"""Kinds and marks of errors, compared with answers by hand."""
+"""Each error has the kind and the marks that its definition says, compared by hand."""
 
 import pytest
 

@@ -1,3 +1,5 @@
+"""Figures of an evaluation, compared with answers by hand."""
+
 from dataclasses import replace
 
 import pytest
@@ -23,6 +25,16 @@ def renamed(id_: str) -> str:
 
 def value(found: list[Figure], metric: str, label: str = "") -> Figure:
     return next(m for m in found if (m.metric, m.label) == (metric, label))
+
+
+def one_document(*gold: tuple[str, ...]) -> list[AnnotatedText]:
+    """Return a document with mentions at 0-4, 5-9 and so on, with these ids."""
+    mentions = (Mention(5 * i, 5 * i + 4, "D", ids) for i, ids in enumerate(gold))
+    return [AnnotatedText("1", "x" * 40, tuple(mentions))]
+
+
+def candidates(*ids: str) -> tuple[Candidate, ...]:
+    return tuple(Candidate(id_, 1 - i / 100) for i, id_ in enumerate(ids))
 
 
 def test_end_to_end_sums_over_documents():
@@ -64,18 +76,7 @@ def test_identical_sets_give_100_and_none_0_over_all_gold(name):
 
 
 def test_gold_mentions_report_what_the_kb_lacks():
-    texts = [
-        AnnotatedText(
-            "1",
-            "x" * 40,
-            (
-                Mention(0, 4, "D", ("A",)),
-                Mention(5, 9, "D", ("GONE",)),
-                Mention(10, 14, "D", ("A", "GONE")),
-                Mention(15, 19, "D", ()),
-            ),
-        )
-    ]
+    texts = one_document(("A",), ("GONE",), ("A", "GONE"), ())
     links = [[Link(0, 4, "D", ("A",), (Candidate("A", 0.9),)), Link(15, 19, "D", ("A",))]]
     found = evaluate_links(texts, links, protocols=["gold"], in_kb=lambda id_: id_ == "A")
     accuracy = value(found, "accuracy@1")
@@ -88,7 +89,7 @@ def test_gold_mentions_report_what_the_kb_lacks():
 
 
 def test_recall_is_over_distinct_concepts():
-    texts = [AnnotatedText("1", "x" * 9, (Mention(0, 4, "D", ("B",)),))]
+    texts = one_document(("B",))
     same = tuple(Candidate(f"OLD{i}", 0.9) for i in range(5))
     links = [[Link(0, 4, "D", ("A",), (*same, Candidate("B", 0.1)))]]
     current = {f"OLD{i}": "A" for i in range(5)} | {"B": "B", "A": "A"}
@@ -99,23 +100,7 @@ def test_recall_is_over_distinct_concepts():
     assert value(found, "recall@5").value == 100.0
 
 
-def candidates(*ids: str) -> tuple[Candidate, ...]:
-    return tuple(Candidate(id_, 1 - i / 100) for i, id_ in enumerate(ids))
-
-
-RANKED = [
-    AnnotatedText(
-        "1",
-        "x" * 40,
-        (
-            Mention(0, 4, "D", ("A",)),
-            Mention(5, 9, "D", ("B",)),
-            Mention(10, 14, "D", ("C",)),
-            Mention(15, 19, "D", ("E", "F")),
-            Mention(20, 24, "D", ()),
-        ),
-    )
-]
+RANKED = one_document(("A",), ("B",), ("C",), ("E", "F"), ())
 RANKED_LINKS = [
     [
         Link(0, 4, "D", ("A",), candidates("A", "X")),
@@ -149,10 +134,8 @@ def test_ranks_of_given_mentions(name, expected):
 
 def test_no_normalised_metrics_without_candidates():
     links = [[Link(0, 4, "D", ("X",), candidates("X"))]]
-    texts = [AnnotatedText("1", "x" * 9, (Mention(0, 4, "D", ("A",)),))]
-    found = {
-        m.metric: m.value for m in evaluate_links(texts, links, protocols=["gold"], per_label=False)
-    }
+    figures = evaluate_links(one_document(("A",)), links, protocols=["gold"], per_label=False)
+    found = {m.metric: m.value for m in figures}
     assert found["mrr"] == 0.0 and "mrr_normalised" not in found
 
 
@@ -168,14 +151,11 @@ def test_no_recall_above_the_number_of_candidates(kept, expected):
     assert {m.candidates for m in found if m.protocol == "mention"} == {0}
 
 
-def test_bad_arguments():
+def test_bad_arguments_and_nothing_to_measure():
     with pytest.raises(BioelError, match=r"\[B080\].* 2 gold documents and 1 "):
         evaluate_links(TEXTS, LINKS[:1], protocols=["mention"])
     with pytest.raises(BioelError, match=r"\[B081\].*'f_score'.*end_to_end"):
         evaluate_links(TEXTS, LINKS, protocols=["f_score"])
-
-
-def test_nothing_to_measure():
     assert evaluate_links([], [], protocols=["mention"]) == []
     assert evaluate_links([AnnotatedText("1", "x")], [[]], protocols=["mention", "gold"]) == []
 
@@ -196,15 +176,13 @@ def test_interval_is_seeded_and_by_document():
 
 def test_accuracy_with_and_without_the_nil_threshold():
     # Two mentions, both with the right candidate first; only one score is above the NIL threshold.
-    texts = [AnnotatedText("1", "x" * 9, (Mention(0, 4, "D", ("A",)), Mention(5, 9, "D", ("B",))))]
     best = (Candidate("A", 0.9),), (Candidate("B", 0.2),)
     links = [[Link(0, 4, "D", ("A",), best[0]), Link(5, 9, "D", (), best[1])]]
-    found = evaluate_links(texts, links, protocols=["gold"])
-    assert value(found, "accuracy@1").value == 50.0
-    assert value(found, "accuracy@1_nil_ignored").value == 100.0
-    assert value(found, "accuracy@1_tie_optimistic").value == 50.0
-    assert value(found, "accuracy@1_normalised").value == 50.0
-    assert value(found, "accuracy@1_nil_ignored_normalised").value == 100.0
+    found = evaluate_links(one_document(("A",), ("B",)), links, protocols=["gold"])
+    for metric in ("accuracy@1", "accuracy@1_tie_optimistic", "accuracy@1_normalised"):
+        assert value(found, metric).value == 50.0
+    for metric in ("accuracy@1_nil_ignored", "accuracy@1_nil_ignored_normalised"):
+        assert value(found, metric).value == 100.0
 
 
 def test_labels_that_are_not_annotated_do_not_count():

@@ -1,4 +1,8 @@
+"""Scores of `spacy evaluate`, and warnings where gold annotations do not fit the pipeline."""
+
 import inspect
+import warnings
+from collections.abc import Callable
 
 import pytest
 import spacy
@@ -6,8 +10,11 @@ from spacy.cli.evaluate import evaluate, handle_scores_per_type
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
+from tiny import linking_nlp
 
 from spacy_bioel.evaluation.scorers import make_link_scorer_v1, make_mention_scorer_v1
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.types import Concept
 
 TEXT = "fever after levodopa and aspirin"
 
@@ -66,29 +73,18 @@ def test_link_scores(nlp):
     scores = make_link_scorer_v1()([make_example(nlp, GOLD, predicted)])
     # linked gold: fever {A, B}, levodopa C; linked predictions: fever, after. P 1/2, R 1/2.
     # Of the two gold mentions with an id only fever was predicted, and it is right.
-    assert ours(scores) == {
-        "bioel_link_p": 0.5,
-        "bioel_link_r": 0.5,
-        "bioel_link_f": 0.5,
-        "bioel_link_acc": 1.0,
-    }
+    of_links = {"bioel_link_p": 0.5, "bioel_link_r": 0.5, "bioel_link_f": 0.5}
+    assert ours(scores) == of_links | {"bioel_link_acc": 1.0}
     assert (scores["spans_bioel_link_f"], "spans_bioel_f" in scores) == (0.5, False)
-    assert scores["spans_bioel_link_per_type"]["D"] == {
-        "p": 0.5,
-        "r": 1.0,
-        "f": pytest.approx(2 / 3),
-    }
+    of_d = scores["spans_bioel_link_per_type"]["D"]
+    assert of_d == {"p": 0.5, "r": 1.0, "f": pytest.approx(2 / 3)}
 
 
 def test_none_without_gold_and_zero_without_predictions(nlp):
     empty = Example(nlp(TEXT), nlp(TEXT))
     assert make_mention_scorer_v1()([empty])["bioel_mention_f"] is None
-    assert ours(make_link_scorer_v1()([])) == {
-        "bioel_link_p": None,
-        "bioel_link_r": None,
-        "bioel_link_f": None,
-        "bioel_link_acc": None,
-    }
+    scores = ours(make_link_scorer_v1()([]))
+    assert scores == dict.fromkeys(f"bioel_link_{metric}" for metric in ("p", "r", "f", "acc"))
     unlinked = make_link_scorer_v1()([make_example(nlp, GOLD, [])])
     assert (unlinked["bioel_link_f"], unlinked["bioel_link_acc"]) == (0.0, 0.0)
 
@@ -139,3 +135,42 @@ def test_what_spacy_evaluate_prints(nlp, capsys):
     example.predicted.spans["sc"] = []
     assert "spans_sc_per_type" not in make_link_scorer_v1()([example])
     assert "spans_sc_per_type" not in make_link_scorer_v1()([])
+
+
+def warnings_of(scorer: Callable[..., object], example: Example) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        scorer([example])
+    return [str(warning.message) for warning in caught]
+
+
+@pytest.mark.parametrize(("ids", "is_warned"), [("D003920", True), ("MESH:D003920", False)])
+def test_a_forgotten_prefix_is_warned_of(tmp_path, ids, is_warned):
+    build_kb([Concept("MESH:D003920", ("diabetes",))], tmp_path / "kb")
+    nlp = linking_nlp(tmp_path / "kb", mentions="dictionary", model={"dim": 16})
+    reference = nlp.make_doc("She has diabetes.")
+    reference.spans["bioel_gold"] = [reference.char_span(8, 16, label="Disease", kb_id=ids)]
+    found = warnings_of(nlp.evaluate, Example(nlp.make_doc(reference.text), reference))
+    messages = [message for message in found if "[W340]" in message]
+    assert bool(messages) == is_warned
+    assert all("MESH" in message for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotates", "is_warned"),
+    [
+        ("D", None, False),
+        ("DC", None, True),
+        ("C", None, True),
+        ("DC", ["D"], False),  # they do not count
+        ("DDDDDC", None, False),  # few
+        ("", None, False),
+    ],
+)
+def test_labels_that_gold_lacks_are_warned_of(nlp, labels, annotates, is_warned):
+    example = make_example(nlp, GOLD[:1], [(0, 5, label, "") for label in labels])
+    if annotates:
+        example.reference.spans["bioel_gold"].attrs["annotates"] = annotates
+    messages = warnings_of(make_mention_scorer_v1(), example)
+    assert [message.startswith("[W382]") for message in messages] == [True] * is_warned
+    assert all("(C; gold: D)" in message for message in messages)

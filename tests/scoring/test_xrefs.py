@@ -1,6 +1,7 @@
 """Ids that the knowledge base lacks are compared by its cross-references, if this is asked for."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,16 @@ CONCEPTS = [
 def kb(tmp_path) -> KnowledgeBase:
     build_kb(CONCEPTS, tmp_path / "kb")
     return KnowledgeBase.open(tmp_path / "kb")
+
+
+def write_gold(path: Path, ids: dict[str, str]) -> Path:
+    """Write texts, each with an id of "C7 deficiency" at its beginning."""
+    rows = [
+        {"id": text, "text": text, "mentions": [{"start": 0, "end": 13, "label": "D", "ids": [id]}]}
+        for text, id in ids.items()
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
 
 
 @pytest.mark.parametrize(
@@ -78,48 +89,28 @@ def test_only_ids_that_are_stated_to_be_equal_become_right(kb):
     assert text.mentions[0].ids == ("OMIM:610102",)  # the corpus is left as it is
 
 
-def test_evaluate_by_cross_references(bioel, tmp_path):
-    build_kb(CONCEPTS, tmp_path / "kb")
-    gold = tmp_path / "gold.jsonl"
+def test_evaluate_by_cross_references(bioel, kb, tmp_path):
     texts = {"C7 deficiency is rare.": "OMIM:610102", "C7 deficiency is bad.": "DOID:9270"}
-    rows = [
-        {"id": text, "text": text, "mentions": [{"start": 0, "end": 13, "label": "D", "ids": [id]}]}
-        for text, id in texts.items()
-    ]
-    gold.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    argv = ("evaluate", tmp_path / "kb", gold, "--protocol", "end_to_end")
-
-    def recall(*options: str) -> tuple[float, bool]:
-        found = bioel(*argv, *options, "--json", "-").json
-        (row,) = [r for r in found if r["metric"] == "recall" and not r["label"]]
-        return row["value"], row["xrefs"]
-
+    gold = write_gold(tmp_path / "gold.jsonl", texts)
+    argv = ("evaluate", kb.path, gold, "--protocol", "end_to_end")
     # Without the option, the knowledge base has none of the ids.
     assert "[B077]" in bioel(*argv, status=2).err
-    assert recall("--xrefs") == (50.0, True)
+    found = bioel(*argv, "--xrefs", "--json", "-").json
+    (row,) = [r for r in found if r["metric"] == "recall" and not r["label"]]
+    assert (row["value"], row["xrefs"]) == (50.0, True)
     done = bioel(*argv, "--xrefs", "--errors", tmp_path / "errors.tsv")
     assert "xrefs: True" in done.err + done.out
     errors = (tmp_path / "errors.tsv").read_text().splitlines()
     assert len(errors) == 2 and "DOID:9270" in errors[1]
-
-
-def test_gold_ids_of_the_knowledge_base_are_scored_alike(bioel, tmp_path):
-    build_kb(CONCEPTS, tmp_path / "kb")
-    mention = {"start": 0, "end": 13, "label": "D", "ids": ["MESH:C1"]}
-    row = {"id": "1", "text": "C7 deficiency is rare.", "mentions": [mention]}
-    (tmp_path / "gold.jsonl").write_text(json.dumps(row) + "\n")
-    argv = ("evaluate", tmp_path / "kb", tmp_path / "gold.jsonl", "--json", "-")
+    # Ids of the knowledge base are scored alike.
+    gold = write_gold(tmp_path / "own.jsonl", {"C7 deficiency is rare.": "MESH:C1"})
     scores = [
-        [(r["protocol"], r["metric"], r["value"]) for r in bioel(*argv, *options).json]
-        for options in ((), ("--xrefs",))
+        [(r["protocol"], r["metric"], r["value"]) for r in bioel(*argv).json]
+        for argv in (
+            ("evaluate", kb.path, gold, "--json", "-"),
+            ("evaluate", kb.path, gold, "--json", "-", "--xrefs"),
+        )
     ]
     assert scores[0] == scores[1]
-
-
-def test_a_knowledge_base_without_cross_references(bioel, tmp_path):
-    build_kb([Concept("X:1", ("fever",))], tmp_path / "kb")
-    mention = {"start": 0, "end": 5, "label": "D", "ids": ["X:1"]}
-    row = {"id": "1", "text": "Fever.", "mentions": [mention]}
-    (tmp_path / "gold.jsonl").write_text(json.dumps(row) + "\n")
-    done = bioel("evaluate", tmp_path / "kb", tmp_path / "gold.jsonl", "--xrefs", status=2)
-    assert "[B630]" in done.err
+    build_kb([Concept("MESH:C1", ("C7 deficiency",))], tmp_path / "none")
+    assert "[B630]" in bioel("evaluate", tmp_path / "none", gold, "--xrefs", status=2).err
