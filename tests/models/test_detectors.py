@@ -1,6 +1,5 @@
-"""Detectors without their networks: BILOU and BIO tags, losses, and decoding."""
+"""Tags and spans become mentions, and losses are, as their definitions say."""
 
-import warnings
 from itertools import product
 
 import numpy as np
@@ -196,28 +195,23 @@ LOGITS = np.array([[[np.log(3)], [-500.0]], [[-np.log(4)], [-np.inf]]], dtype="f
 @pytest.mark.parametrize(
     ("min_probability", "expected"),
     [
-        (0.5, [[0, 1, 0]]),
-        (0.1, [[0, 1, 0], [1, 2, 0]]),
-        (0.0, [[0, 1, 0], [0, 2, 0], [1, 2, 0]]),  # and none that leaves its document
+        (0.5, {(0, 1, 0): 0.75}),
+        (0.1, {(0, 1, 0): 0.75, (1, 2, 0): 0.2}),
+        # None leaves its document.
+        (0.0, {(0, 1, 0): 0.75, (0, 2, 0): 0.0, (1, 2, 0): 0.2}),
     ],
 )
+@pytest.mark.filterwarnings("error")
 def test_spans_of_a_minimum_probability(min_probability, expected):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        spans, probabilities = SPANS.decode(LOGITS, np.array([2]), min_probability)
-    assert spans.tolist() == expected
-    probability_of = {(0, 1, 0): 0.75, (0, 2, 0): 0.0, (1, 2, 0): 0.2}
-    assert probabilities.tolist() == pytest.approx(
-        [probability_of[tuple(span)] for span in expected]
-    )
+    spans, probabilities = SPANS.decode(LOGITS, np.array([2]), min_probability)
+    assert spans.tolist() == list(map(list, expected))
+    assert probabilities.tolist() == pytest.approx(list(expected.values()))
 
 
+@pytest.mark.filterwarnings("error")
 def test_the_loss_of_extreme_scores_is_finite():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        value, gradient = SPANS.loss(
-            LOGITS, np.array([[0, 2, 0], [0, 3, 0]]), SURE[:2], np.ones((2, 1), bool)
-        )
+    gold = np.array([[0, 2, 0], [0, 3, 0]])
+    value, gradient = SPANS.loss(LOGITS, gold, SURE[:2], np.ones((2, 1), bool))
     # The second gold mention is too wide. -log(0.25) - log(1e-8) - log(0.8)
     assert value == pytest.approx(np.log(4) + np.log(1e8) + np.log(1.25), rel=1e-5)
     assert gradient[..., 0].tolist() == [pytest.approx([0.75, -1.0]), pytest.approx([0.2, 0.0])]

@@ -18,7 +18,6 @@ from spacy.tokens import Doc
 from thinc.api import Model, fix_random_seed, with_array
 
 from spacy_bioel.models import inference
-from spacy_bioel.models import inference as module
 from spacy_bioel.models.inference import token_vectors
 from spacy_bioel.models.networks import FrozenEmbeddings, ResCNN, SpanScorer, TagScorer
 
@@ -82,12 +81,7 @@ def make_rescnn(*, positions: bool = False, **settings: Any) -> ResCNN:
 @pytest.mark.parametrize("lengths", [[1, 4, 2, 9, 1, 3, 25, 1], [1]], ids=len)
 @pytest.mark.parametrize(
     "settings",
-    [
-        {},
-        {"pooling": "attention"},
-        {"positions": True},
-        {"widths": [3, 7, 1]},
-    ],
+    [{}, {"pooling": "attention"}, {"positions": True}, {"widths": [3, 7, 1]}],
     ids=str,
 )
 def test_rescnn(settings, lengths):
@@ -142,7 +136,7 @@ def test_vectors_are_those_of_thinc(pieces):
     tok2vec = make_tok2vec(maxout_pieces=pieces)
     found = token_vectors(tok2vec, DOCS)
     assert found.shape == (len(WORDS) * 202 + 1, 16)
-    assert module._numpy_functions(tok2vec) is not None
+    assert inference._numpy_functions(tok2vec) is not None
     assert np.abs(found - reference(tok2vec)).max() < 1e-5
     alone = np.concatenate([token_vectors(tok2vec, [doc]) for doc in DOCS])
     assert np.abs(found - alone).max() < 1e-5
@@ -178,13 +172,13 @@ def test_other_architectures_run_their_own_predict(change):
     else:
         tok2vec = make_tok2vec(maxout_pieces=3)
         change(tok2vec)
-    assert module._numpy_functions(tok2vec) is None
+    assert inference._numpy_functions(tok2vec) is None
     assert np.array_equal(token_vectors(tok2vec, DOCS), reference(tok2vec))
 
 
 def test_rows_of_small_numbers_are_distinguished():
     rows = np.array([[7, 5, 0], [7, 0, 3], [7, 5, 0]], dtype=np.uint64)
-    distinct, index = module._unique_rows(rows)
+    distinct, index = inference._unique_rows(rows)
     assert distinct[index].tolist() == [[7, 5, 0], [7, 0, 3], [7, 5, 0]]
     assert len(distinct) == 2
 

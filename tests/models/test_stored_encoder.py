@@ -1,4 +1,4 @@
-"""Encoders in folders, as pre-training writes them."""
+"""An encoder in a folder comes back as it was, and damage to each of its files has a code."""
 
 import json
 from pathlib import Path
@@ -67,19 +67,6 @@ def test_an_encoder_of_another_size(folder):
         read_encoder(empty(dim=16), folder)
 
 
-@pytest.mark.parametrize(
-    "file", ["encoder.json", "tokenizer.json", "model.safetensors", "embeddings.safetensors"]
-)
-def test_a_file_is_missing(folder, file):
-    (folder / file).unlink()
-    with pytest.raises(
-        BioelError, match=rf"\[B046\].*encoder does not contain.*{file}.*pretrain\.py"
-    ):
-        read_encoder(empty(), folder)
-    with pytest.raises(BioelError, match=r"\[B046\].*nowhere"):
-        read_encoder(empty(), folder / "nowhere")
-
-
 def test_names_that_do_not_fit_into_memory_are_encoded_in_parts(model):
     fitting = []
 
@@ -120,25 +107,22 @@ def outcome(model: NameEncoder, folder: Path) -> str:
     ],
 )
 def test_each_damaged_file_has_a_coded_error(folder, file, codes):
+    with pytest.raises(BioelError, match=r"\[B046\].*nowhere"):
+        read_encoder(empty(), folder / "nowhere")
     whole, found = (folder / file).read_bytes(), set()
+    (folder / file).unlink()
+    message = rf"\[B046\].*encoder does not contain.*{file}.*pretrain\.py"
+    with pytest.raises(BioelError, match=message):
+        read_encoder(empty(), folder)
     for number, place in enumerate(range(0, len(whole), max(1, len(whole) // 97))):
         damaged = bytearray(whole)
         damaged[place] ^= 1 << number % 8
         (folder / file).write_bytes(damaged)
         found.add(outcome(empty(), folder))
     assert found <= codes and len(found - {""}) > 0
-
-
-@pytest.mark.parametrize(
-    ("file", "text"),
-    [
-        ("encoder.json", "[" * 100_000), ("encoder.json", "9" * 5000), ("tokenizer.json", ""),
-        ("tokenizer.json", "[" * 100_000), ("model.safetensors", ""),
-    ],
-)  # fmt: skip
-def test_files_of_another_kind(folder, file, text):
-    (folder / file).write_text(text, "utf8")
-    assert outcome(empty(), folder) in {"[B046]", "[B240]", "[B041]"}
+    for text in ("[" * 100_000, "9" * 5000, ""):
+        (folder / file).write_text(text, "utf8")
+        assert outcome(empty(), folder) in codes - {""}
 
 
 def test_tables_that_do_not_fit_the_encoder(folder):
