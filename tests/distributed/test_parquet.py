@@ -1,3 +1,5 @@
+"""Rows in Parquet files come back as they were, and a file is whole or not there."""
+
 from pathlib import Path
 
 import pytest

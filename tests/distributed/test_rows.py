@@ -1,4 +1,6 @@
-from collections.abc import Iterator
+"""A document that fails is a row with its error, in any batch; the others are linked."""
+
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -6,7 +8,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from tiny import linking_nlp
 
-from spacy_bioel.export.rows import Document, Totals, link_mentions, link_texts, to_row
+from spacy_bioel.export.rows import Document, LinkedText, Totals, link_mentions, link_texts, to_row
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
@@ -54,13 +56,18 @@ EXPECTED = [
 ]
 
 
+def totals_of(linked: Iterable[LinkedText]) -> Totals:
+    totals = Totals()
+    for one in linked:
+        totals.add(one)
+    return totals
+
+
 @pytest.mark.parametrize(("batch_size", "n_process"), [(1, 1), (2, 1), (64, 1), (2, 2)])
 def test_a_document_that_fails_is_a_row(nlp, batch_size, n_process):
     assert found(nlp, DOCUMENTS, batch_size=batch_size, n_process=n_process) == EXPECTED
     assert found(nlp, []) == []
-    totals = Totals()
-    for one in link_texts(nlp, DOCUMENTS):
-        totals.add(one)
+    totals = totals_of(link_texts(nlp, DOCUMENTS))
     assert totals == Totals(documents=4, mentions=2, nil=0, failed=2)
 
 
@@ -215,10 +222,7 @@ def test_an_impossible_mention_is_refused_and_the_others_are_linked(nlp, place, 
     assert found[1].error.message.startswith("1 of 3 mentions are not linked; the offsets of the")
     assert found[2].error.message.startswith("2 of 2 ") and "<= 6 around" in found[2].error.message
     assert len(found[1].error.message) < 300
-    totals = Totals()
-    for one in found:
-        totals.add(one)
-    assert totals == Totals(documents=4, mentions=4, nil=0, failed=2)
+    assert totals_of(found) == Totals(documents=4, mentions=4, nil=0, failed=2)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".pubtator", ".bioc.xml", ".ann", ".html", ".jsonl"])

@@ -1,3 +1,5 @@
+"""Workers give results in order, and end with their caller, whatever happens."""
+
 import json
 import multiprocessing
 import os
@@ -113,6 +115,7 @@ def test_a_worker_uses_one_thread():
         torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_workers_end_with_a_caller_that_was_killed(tmp_path):
     code = (
@@ -147,6 +150,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_workers_that_are_spawned_link(tmp_path):
     """Whichever start method is the system's."""
     build_kb([Concept("X:1", ("Narcan",)), Concept("X:2", ("Clonidine",))], tmp_path / "kb")

@@ -1,4 +1,4 @@
-"""Each tuner, compared with answers by hand, and the tuning of pipelines with one or both pipes."""
+"""Tuning chooses what is best by hand, and measures it on documents that it did not see."""
 
 import json
 from collections.abc import Callable
@@ -8,11 +8,20 @@ import pytest
 import spacy
 from spacy.language import Language
 
-from spacy_bioel.evaluation.fit import gather_development, gold_docs
+from spacy_bioel.evaluation.evaluate import Figure
+from spacy_bioel.evaluation.fit import (
+    choose_setting,
+    document_folds,
+    gather_development,
+    gold_docs,
+    percent_of,
+)
+from spacy_bioel.evaluation.protocols import Counts
 from spacy_bioel.evaluation.run import predict_links
 from spacy_bioel.evaluation.tune import (
     Choice,
     Prepared,
+    Tuned,
     TuningReport,
     cross_fit,
     dictionary_step,
@@ -96,10 +105,7 @@ def test_document_smoothing_and_overlap(detecting, answering, words, found, gold
 def test_nil_threshold(make_linker, answering):
     nlp = make_linker()
     # The second gold id is retired; the link has another label, which is not compared.
-    texts = [
-        text("aa bb", (0, 2, "D", ("X:A",))),
-        text("cc", (0, 2, "D", ("X:OLD",))),
-    ]
+    texts = [text("aa bb", (0, 2, "D", ("X:A",))), text("cc", (0, 2, "D", ("X:OLD",)))]
     found = {
         "aa bb": [linked(0, 2, ("X:A", 0.9)), linked(3, 5, ("X:B", 0.3))],
         "cc": [linked(0, 2, ("X:C", 0.6), label="Other")],
@@ -139,15 +145,6 @@ def found(nlp: Language, text: str) -> list[str]:
     return [span.text for span in doc.spans["bioel"]]
 
 
-def test_settings_without_a_gain_are_unchanged(make_linker):
-    nlp = make_linker()
-    linker: Any = nlp.get_pipe("bioel_linker")
-    texts = [right(i) for i in range(4)]
-    chosen = apply(dictionary_step(Prepared(nlp, texts)), texts)
-    assert chosen == {"left_out": 0, "threshold": 0.5}
-    assert linker.cfg["dictionary"]["exclude"] == []
-
-
 def test_names_that_a_corpus_does_not_annotate_are_left_out_and_saved(make_linker, tmp_path):
     nlp = make_linker()
     linker: Any = nlp.get_pipe("bioel_linker")
@@ -163,10 +160,17 @@ def test_names_that_a_corpus_does_not_annotate_are_left_out_and_saved(make_linke
         assert found(once_more, "No alpha fever.") == ["alpha fever"]
 
 
-def test_no_similar_names(make_linker):
-    texts = [AnnotatedText(str(i), "None.", (Mention(0, 4, "D", ("X:A",)),)) for i in range(3)]
-    assert apply(dictionary_step(Prepared(make_linker(), texts)), texts) is None
-    report = tune_pipeline(make_linker(), texts)
+def test_a_dictionary_without_a_gain_is_unchanged(make_linker):
+    nlp = make_linker()
+    linker: Any = nlp.get_pipe("bioel_linker")
+    texts = [right(i) for i in range(4)]
+    chosen = apply(dictionary_step(Prepared(nlp, texts)), texts)
+    assert chosen == {"left_out": 0, "threshold": 0.5}
+    assert linker.cfg["dictionary"]["exclude"] == []
+    # No name is found.
+    texts = [text("None.", (0, 4, "D", ("X:A",)))] * 3
+    assert apply(dictionary_step(Prepared(nlp, texts)), texts) is None
+    report = tune_pipeline(nlp, texts)
     assert "the dictionary is unchanged: no name that it finds is right" in report.remarks
 
 
@@ -235,16 +239,20 @@ def test_nothing_to_tune_on(make_linker):
 
 
 def test_one_document_is_not_cross_fitted(make_linker):
-    report = tune_pipeline(make_linker(), TEXTS[:1])
+    nlp = make_linker()
+    nlp.meta["training_steps"] = 100
+    report = tune_pipeline(nlp, TEXTS[:1])
     assert report.folds == 0
     assert [cross_fitted for _, cross_fitted in figures(report)] == [None, None]
-    assert report.remarks == ("there is only one document: nothing is cross-fitted",)
+    assert len(report.remarks) == 2
+    assert "optimistic if `spacy train` chose" in " ".join(report.remarks)
+    assert "there is only one document: nothing is cross-fitted" in report.remarks
 
 
 def test_mentions_without_ids_leave_the_linker_alone(make_linker, answering):
     nlp = make_linker()
     linker = answering(nlp.get_pipe("bioel_linker"), {"aa": [linked(0, 2, ("X:A", 0.9))]})
-    report = tune_pipeline(nlp, [AnnotatedText("1", "aa", (Mention(0, 2, "D"),))] * 2)
+    report = tune_pipeline(nlp, [text("aa", (0, 2, "D"))] * 2)
     assert (report.tuned, linker.fusion) == ((), None)
     assert report.remarks == ("the linker is unchanged: no gold mention has an id",)
 
@@ -303,8 +311,55 @@ def test_no_choice_sees_the_documents_on_which_it_is_measured(make_linker, monke
         assert sorted([*fitting, held_out]) == ["1", "2", "3"]
 
 
-def test_training_is_not_repeated(make_linker):
-    nlp = make_linker()
-    nlp.meta["training_steps"] = 100
-    (remark,) = tune_pipeline(nlp, TEXTS).remarks
-    assert "optimistic if `spacy train` chose" in remark
+# Choices by grid search.
+
+
+def counted(right: int, predicted: int, gold: int) -> Counts:
+    return {"right_predicted": right, "right_gold": right, "predicted": predicted, "gold": gold}
+
+
+def test_folds_are_of_documents_and_the_same_each_time():
+    folds = document_folds(12)
+    assert len(folds) == 5
+    assert sorted(i for fold in folds for i in fold.held_out.tolist()) == list(range(12))
+    for fold, again in zip(folds, document_folds(12), strict=True):
+        assert sorted([*fold.fitting.tolist(), *fold.held_out.tolist()]) == list(range(12))
+        assert fold.held_out.tolist() == again.held_out.tolist()
+    assert [len(fold.held_out) for fold in document_folds(3)] == [1, 1, 1]
+    assert document_folds(1) == document_folds(0) == []
+
+
+FIRST, SECOND = {"chosen": "first"}, {"chosen": "second"}
+
+
+def test_what_is_best_by_chance_is_not_chosen():
+    # Counts of three documents under two settings.
+    first = [counted(2, 2, 2), counted(0, 1, 2), counted(0, 1, 2)]
+    second = [counted(0, 2, 2), counted(2, 2, 2), counted(1, 2, 2)]
+    # On all: 2 * 2 / (4 + 6) against 2 * 3 / (6 + 6).
+    # Without the first document: 0 against 3 right of 4; it is measured with "second": 0, 2, 2.
+    # Without the second: 2 right of 3 predicted and 4 gold (57) against 1 of 4 and 4 (25): 0, 1, 2.
+    # Without the third: 2 of 3 and 4 (57) against 2 of 4 and 4 (50): 0, 1, 2. In sum none right.
+    assert choose_setting([FIRST, SECOND], [first, second], protocol="mention") == FIRST
+    first, second = [counted(1, 2, 2)] * 3, [counted(2, 2, 2)] * 3
+    # What is best everywhere is chosen; of equal settings, the first.
+    assert choose_setting([FIRST, SECOND], [first, second], protocol="mention") == SECOND
+    assert choose_setting([FIRST, SECOND], [first, first], protocol="mention") == FIRST
+
+
+def test_percent_of_a_sum():
+    # 3 of 4 right, 3 of 6 found: 2 * 0.75 * 0.5 / 1.25
+    assert percent_of([counted(1, 2, 2), counted(2, 2, 4)], "mention", "f1") == pytest.approx(60.0)
+    assert percent_of([counted(0, 0, 0)], "mention", "f1") == 0.0
+
+
+def test_json_of_what_was_tuned():
+    figure = Figure("end_to_end", "f1", 75.4567, 20, low=70.009, high=80.0)
+    goal = {"protocol": "end_to_end", "metric": "f1"}
+    for cross_fitted, expected in (
+        (figure, {"cross_fitted": 75.46, "low": 70.01, "high": 80.0}),
+        (None, {"cross_fitted": None}),
+    ):
+        tuned = Tuned("linker", {"nil_threshold": 0.35}, *goal.values(), 81.8888, cross_fitted)
+        chosen = {"what": "linker", "chosen": {"nil_threshold": 0.35}}
+        assert tuned.to_json() == {**chosen, **goal, "fitted": 81.89, **expected}
