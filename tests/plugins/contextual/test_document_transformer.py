@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load, save
 from spacy.language import Language
 from spacy.tokens import Doc
+from tables import cases
 from thinc.api import SGD
 from tokenizers import Tokenizer
 
@@ -125,27 +126,11 @@ def test_limits_stored_with_the_word_pieces_do_not_count(copy, nlp):
 # Word pieces and tokens.
 
 
-@pytest.mark.parametrize(
-    ("words", "spaces", "expected"),
-    [
-        (["renals", "heart"], [True, False], ["renals renal", "renals ##s", "heart heart"]),
-        # One piece over several tokens, and over part of one.
-        (["hea", "r", "t"], [False] * 3, ["hea heart", "r heart", "t heart"]),
-        (["hear", "ts"], [False] * 2, ["hear heart", "ts heart", "ts ##s"]),
-        # White space and control characters have none.
-        (["a", "\n\n", "b", "\x07", "c"], [False] * 5, ["a a", "b b", "c ##c"]),
-        (["ζ", "é"], [True, False], ["ζ [UNK]", "é e"]),
-        (["e\u0301", "x"], [True, False], ["e\u0301 e", "x x"]),
-        # Its lower-case form has two characters, of which the dot is an accent.
-        (["İ", "a"], [False, False], ["İ i", "a ##a"]),
-        (["🙂", "a"], [True, False], ["🙂 [UNK]", "a a"]),
-        ([], [], []),
-    ],
-)
+@pytest.mark.parametrize(("words", "spaces", "expected"), cases(__file__, "pieces_of_tokens"))
 def test_pairs_of_pieces_and_tokens(checkpoint, nlp, words, spaces, expected):
     doc = Doc(nlp.vocab, words=words, spaces=spaces)
     pairs = tokens_and_pieces(doc, Tokenizer.from_file(str(checkpoint / "tokenizer.json")))
-    assert [f"{token} {piece}" for token, piece in pairs] == expected
+    assert [f"{token} {piece}" for token, piece in pairs] == [*expected]
 
 
 def test_windows_begin_at_sentences(checkpoint, nlp):

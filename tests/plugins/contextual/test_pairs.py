@@ -1,6 +1,7 @@
 """Word pieces of pairs of a mention and a candidate."""
 
 import pytest
+from tables import cases
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from spacy_bioel.plugins.contextual.reranker import PairPieces, RerankerPair
@@ -37,28 +38,11 @@ def test_all_pairs_one_after_another():
     assert [array.tolist() for array in make_pieces(32)([])] == [[], [], []]
 
 
-@pytest.mark.parametrize(
-    ("left", "right", "expected"),
-    [
-        ("a b c d", "e f g h", "[CLS] c d [Ms] m [Me] e f [SEP] x [SEP]"),
-        ("a", "e f g h", "[CLS] a [Ms] m [Me] e f g [SEP] x [SEP]"),
-        ("a b c d", "e", "[CLS] b c d [Ms] m [Me] e [SEP] x [SEP]"),
-        ("", "e f g h i", "[CLS] [Ms] m [Me] e f g h [SEP] x [SEP]"),
-        ("a b c d e", "", "[CLS] b c d e [Ms] m [Me] [SEP] x [SEP]"),
-    ],
-)
+@pytest.mark.parametrize(("left", "right", "expected"), cases(__file__, "balanced"))
 def test_the_window_is_balanced(left, right, expected):
     assert encoded(make_pieces(11), left, "m", right, "x") == expected
 
 
-@pytest.mark.parametrize(
-    ("mention", "candidate", "expected"),
-    [
-        ("m n o", "x y z", "[CLS] [Ms] m n o [Me] [SEP] x y z [SEP]"),
-        ("m n o p q r", "x", "[CLS] [Ms] m n o p q [Me] [SEP] x [SEP]"),
-        ("m", "u v w x y z", "[CLS] [Ms] m [Me] [SEP] u v w x y [SEP]"),
-        ("m n o p q r", "u v w x y z", "[CLS] [Ms] m n o [Me] [SEP] u v w [SEP]"),
-    ],
-)
+@pytest.mark.parametrize(("mention", "candidate", "expected"), cases(__file__, "cut_last"))
 def test_mention_and_candidate_are_cut_last(mention, candidate, expected):
     assert encoded(make_pieces(11), "a b c", mention, "d e f", candidate) == expected

@@ -4,6 +4,7 @@ import random
 from itertools import pairwise
 
 import pytest
+from tables import cases
 
 from spacy_bioel.plugins.contextual.document_transformer import (
     INSIDE,
@@ -21,30 +22,9 @@ def split(borders: str, *, size: int, overlap: int) -> list[Window]:
     return split_windows([KINDS[kind] for kind in borders], size=size, overlap=overlap)
 
 
-@pytest.mark.parametrize(
-    ("borders", "size", "overlap", "expected"),
-    [
-        ("", 8, 2, []),
-        ("t", 8, 2, [(0, 1, 0, 1)]),
-        # As late as it can be; the next goes back by two, and both use one of these.
-        ("ttttttttt", 8, 2, [(0, 8, 0, 7), (6, 9, 7, 9)]),
-        # A sentence begins at 6, then at 5 and 7: the last one counts.
-        ("ttttttsttt", 8, 0, [(0, 6, 0, 6), (6, 10, 6, 10)]),
-        ("tttttststt", 8, 0, [(0, 7, 0, 7), (7, 10, 7, 10)]),
-        # Not in the first half: windows would be short.
-        ("ttttsttttt", 8, 0, [(0, 8, 0, 8), (8, 10, 8, 10)]),
-        # A border of tokens before a cut inside one, a sentence before both.
-        ("tiiiitiiii", 8, 0, [(0, 5, 0, 5), (5, 10, 5, 10)]),
-        ("tiiiisitti", 8, 0, [(0, 5, 0, 5), (5, 10, 5, 10)]),
-        ("tiiiiiiiii", 8, 0, [(0, 8, 0, 8), (8, 10, 8, 10)]),
-        # The next one begins where a token does, between all and half of the overlap.
-        ("tttttittt", 8, 4, [(0, 8, 0, 6), (4, 9, 6, 9)]),
-        ("ttttittttt", 8, 4, [(0, 8, 0, 6), (5, 10, 6, 10)]),
-        ("tttttistttt", 8, 4, [(0, 6, 0, 4), (2, 10, 4, 8), (6, 11, 8, 11)]),
-    ],
-)
+@pytest.mark.parametrize(("borders", "size", "overlap", "expected"), cases(__file__, "cuts"))
 def test_cuts(borders, size, overlap, expected):
-    assert split(borders, size=size, overlap=overlap) == expected
+    assert split(borders, size=size, overlap=overlap) == [*expected]
 
 
 @pytest.mark.parametrize(("size", "overlap"), [(2, 0), (2, 1), (6, 2), (30, 8), (510, 128)])

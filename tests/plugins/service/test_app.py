@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from spacy.language import Language
 from starlette.testclient import TestClient
+from tables import cases
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import build_kb
@@ -145,11 +146,7 @@ def test_mistakes_of_clients(client, request_, status, code, where, message):
     assert problem["message"].startswith(message)
 
 
-HOSTS = [("localhost:8000", 200), ("127.0.0.1", 200), ("[::1]:8000", 200), ("10.0.0.7:80", 200),
-         ("LocalHost.", 200), ("bioel.example.org", 200), ("Bioel.Example.ORG:443", 200),
-         ("evil.example", 400), ("evil.example:8000", 400), ("localhost.evil.example", 400),
-         ("127.0.0.1.evil.example", 400), ("evil.example@localhost", 400), ("[::1", 400),
-         ("127.0.0.1 evil.example", 400), ("1", 400), ("", 400)]  # fmt: skip
+HOSTS = cases(__file__, "hosts")
 
 
 @pytest.mark.parametrize(("host", "status"), HOSTS)

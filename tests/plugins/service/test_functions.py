@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from mcp import Client
 from starlette.testclient import TestClient
+from tables import cases
 
 import spacy_bioel.registered as registered
 from spacy_bioel.errors import BioelError
@@ -282,15 +283,7 @@ def test_tools(service, install):
     assert " Count with count_mentions." in str(make_agent_tools(service).instructions)
 
 
-WRONG = {
-    "nowhere": ("nowhere.at_all:f", "B663", "because nowhere.at_all cannot be imported (ModuleNot"),
-    "lacking": ("third:lacking", "B663", "because third cannot be imported (AttributeError"),
-    "untyped": ("third:untyped", "B395", "of third is declared wrongly: not enough values"),
-    "text": ("third:of_a_text", "B395", "the type of its first parameter is <class 'str'>"),
-    "no-request": ("third:no_request", "B395", "of third is declared wrongly: not enough values"),
-    "module": ("third:os", "B395", " is declared wrongly: "),
-    "no-model": ("third:no_model", "B395", "of third is declared wrongly: "),
-}
+WRONG = cases(__file__, "wrong_functions")
 
 
 def test_routes_that_cannot_be_used_say_why_and_stop_no_other(service, install, caplog):

@@ -10,6 +10,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.server import MCPServer
 from spacy.language import Language
+from tables import cases
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import build_kb
@@ -105,11 +106,8 @@ def test_check_ids(server):
     ("tool", "arguments", "message"),
     [
         ("link_text", {"text": "x" * 101}, "[B386] The text has 101 characters"),
-        ("get_concept", {"id": "X:9"}, "[B337] There is no concept 'X:9'"),
-        ("search_concepts", {"words": "a", "limit": 26}, "less than or equal to 25"),
         ("search_concepts", {"words": "a" * 501}, "at most 500 characters"),
-        ("search_concepts", {"words": "a", "limit": 0}, "[B487] The limit argument of search_conc"),
-        ("get_concept", {}, "[B487] The id argument of get_concept is invalid: Field re"),
+        *cases(__file__, "agents_mistakes"),
     ],
 )
 def test_mistakes(server, tool, arguments, message):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 from browser import check_page, chromium, watch
+from tables import cases
 from tiny import linking_nlp
 
 from spacy_bioel.export.formats import format_of
@@ -215,19 +216,7 @@ def test_downloads_are_as_from_bioel_link(page, nlp):
 
 
 # Scores and ids of a link; threshold; the ids that it gives. The threshold of the service is 0.25.
-THRESHOLDS = [
-    ([("A", 0.9)], ["A"], 0.5, ["A"]),
-    ([("A", 0.9)], ["A"], 0.9, ["A"]),
-    ([("A", 0.9)], ["A"], 0.91, []),
-    ([("A", 0.2), ("B", 0.1)], [], 0.2, ["A"]),
-    ([("A", 0.2), ("B", 0.1)], [], 0.21, []),
-    ([("A", 0.2), ("B", 0.2)], [], 0.1, []),  # tied
-    ([("A", 0.9)], [], 0.1, []),  # NIL for another reason
-    ([("A", 0.9), ("B", 0.4)], ["A", "B"], 0.4, ["A", "B"]),
-    ([("A", 0.9), ("B", 0.4)], ["A", "B"], 0.5, []),
-    ([], ["A"], 1, ["A"]),  # by a rule
-    ([], [], 0, []),
-]
+THRESHOLDS = cases(__file__, "thresholds")
 
 
 def test_two_thresholds_are_applied_to_scores(page):
@@ -235,7 +224,7 @@ def test_two_thresholds_are_applied_to_scores(page):
         candidates = [{"id": id, "score": score, "name": id} for id, score in scores]
         answer = {"ids": ids, "candidates": candidates}
         decided = page.evaluate("([link, t]) => decideAgain(link, t)", [answer, threshold])
-        assert decided["ids"] == expected, (scores, ids, threshold)
+        assert decided["ids"] == [*expected], (scores, ids, threshold)
 
 
 def test_the_thresholds_are_side_by_side(page):
