@@ -17,12 +17,19 @@ from typing import TYPE_CHECKING, Any
 from spacy.tokens import Doc, Span
 from spacy.util import filter_spans, is_in_jupyter
 
-import spacy_bioel.report as reports
 from spacy_bioel.doc import get_links, split_kb_id
 from spacy_bioel.errors import BioelError, needing
 from spacy_bioel.export.pages import PAGES, address_of
 from spacy_bioel.export.rows import LinkedText, to_row
 from spacy_bioel.registered import declared_facts
+from spacy_bioel.report import (
+    CANDIDATE_COLUMNS,
+    SPAN_COLUMNS,
+    Report,
+    mention_parts,
+    pieces,
+    span_rows,
+)
 from spacy_bioel.settings import SPANS_KEY
 from spacy_bioel.types import Candidate, Link, opened, preferred_name, releases_of
 
@@ -212,21 +219,21 @@ def links_frame(docs: Docs, *, spans_key: str = SPANS_KEY) -> DataFrame:
     return pd.DataFrame(cells, columns=columns, dtype=object).astype(types)
 
 
-def render_report(report: reports.Report, *, page: bool) -> str:
+def render_report(report: Report, *, page: bool) -> str:
     """Render an explanation as a whole page, or as a part of a page, as `render_document` does."""
     html = PAGES.get_template("explain.html").render(
         report=report,
-        pieces=reports.pieces(report),
-        span_columns=("characters", *reports.SPAN_COLUMNS[2:]),
-        spans=[(f"{start} to {end}", *cells) for start, end, *cells in reports.span_rows(report)],
-        candidate_columns=reports.CANDIDATE_COLUMNS,
-        mentions=reports.mention_parts(report),
+        pieces=pieces(report),
+        span_columns=("characters", *SPAN_COLUMNS[2:]),
+        spans=[(f"{start} to {end}", *cells) for start, end, *cells in span_rows(report)],
+        candidate_columns=CANDIDATE_COLUMNS,
+        mentions=mention_parts(report),
     )
     return html if page else html.partition("<main>")[2].partition("</main>")[0]
 
 
 def render(
-    docs: Docs | reports.Report,
+    docs: Docs | Report,
     *,
     spans_key: str = SPANS_KEY,
     page: bool = False,
@@ -247,7 +254,7 @@ def render(
     jupyter (bool | None): Display the result in a notebook; None: only if this is a notebook.
     RETURNS (str | None): HTML; None if it was displayed.
     """
-    if isinstance(docs, reports.Report):
+    if isinstance(docs, Report):
         html = render_report(docs, page=page)
     else:
         several = not isinstance(docs, Doc)
