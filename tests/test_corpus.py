@@ -1,4 +1,4 @@
-"""Conversion between texts and Docs, and the corpus reader for `spacy train`."""
+"""Every mention of a corpus reaches `spacy train`, or a message says why it does not."""
 
 import gc
 import json
