@@ -1,5 +1,5 @@
-"""Writers and readers of a knowledge base at the same time, writers that are killed, and one
-pipeline in many threads."""
+"""Whoever reads or writes a knowledge base at the same time as others, or as one is killed, finds
+one whole state; and a pipeline in many threads gives the result of one."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""Doubts about development documents: few, seen in training, or alike but for the names."""
+"""Unreliable development documents raise a doubt: few, seen in training, or alike but for names."""
 
 from pathlib import Path
 

@@ -35,6 +35,7 @@ READ = [
 ]
 # The package that the project makes of the embedded corpus, and its pipeline.
 PACKAGE, TRAINED = "en_core_link", ROOT / "models" / "embedded" / "final"
+SLOW = ("docs/tutorials/own_label.md",)  # trains a pipeline
 # Files that the README takes from elsewhere.
 GIVEN = {
     "README.md": {
@@ -82,7 +83,10 @@ def blocks(page: str) -> Iterator[Block]:
         yield Block(match["language"], match["text"], *about, line)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.slow if page in SLOW else ()) for page in PAGES],
+)
 def test_page(page, tmp_path, monkeypatch):
     """The blocks of a page run in their order, in one folder and one namespace. What a block prints
     has to be in the block of text after it.

@@ -1,4 +1,4 @@
-"""training/scripts/synonyms.py and pretrain.py: joined vocabularies, and a run that goes on."""
+"""Pre-training joins the synonyms of vocabularies, learns them, and goes on after a stop."""
 
 import logging
 from pathlib import Path

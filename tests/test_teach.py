@@ -1,4 +1,4 @@
-"""Labels that detectors give to documents, for another that learns from them: teach.py."""
+"""A detector learns from others what a corpus does not annotate, and keeps what it does."""
 
 from typing import Any
 
