@@ -343,9 +343,9 @@ def test_one_known_label_is_enough(start, caplog):
         ({"train": [(text, [], []) for text, *_ in TRAIN]}, r"\[B051\]"),
         ({"empty": "train"}, r"\[B572\]"),
         ({"empty": "dev"}, r"\[B572\]"),
-        # Pipes that are untrained, made anew, and of another version.
+        # Pipes that are untrained, made again, and of another version.
         ({"there": "untrained"}, r"\[B573\].*bioel_mentions"),
-        ({"there": "anew"}, r"\[B573\].*source"),
+        ({"there": "again"}, r"\[B573\].*source"),
         ({"there": "other"}, r"\[B041\].*shape"),
     ],
 )
@@ -357,7 +357,7 @@ def test_what_cannot_be_started_from(start, trained_folder, kb_folder, tmp_path,
         if empty:
             DocBin().to_disk(tmp_path / "empty.spacy")
             config["paths"][empty] = str(tmp_path / "empty.spacy")
-        elif there == "anew":
+        elif there == "again":
             config["components"]["bioel_mentions"] = {"factory": "bioel_mentions"}
         elif there:
             config["paths"]["start"] = str(tmp_path / there)
