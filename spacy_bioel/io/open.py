@@ -226,7 +226,7 @@ class _UnpackedBytes(io.RawIOBase):
 
     def __init__(self, chunks: Iterator[bytes], path: Path) -> None:
         self._chunks = chunks
-        self._path = path
+        self._path, self._limit = path, max(_MIN_LIMIT, _MAX_RATIO * path.stat().st_size)
         self._ready = memoryview(b"")
         self._n_read = 0
 
@@ -238,15 +238,10 @@ class _UnpackedBytes(io.RawIOBase):
         n = min(len(buffer), len(self._ready))
         buffer[:n], self._ready = self._ready[:n], self._ready[n:]
         self._n_read += n
-        check_size(self._n_read, self._path)
+        if self._n_read > self._limit:
+            about = {"limit": self._limit, "ratio": _MAX_RATIO}
+            raise BioelError(Errors.B478.format(path=self._path, **about))
         return n
-
-
-def check_size(n_bytes: int, path: Path) -> None:
-    """Check how much an archive unpacks to. RAISES BioelError: [B478] if it is implausible."""
-    limit = max(_MIN_LIMIT, _MAX_RATIO * path.stat().st_size)
-    if n_bytes > limit:
-        raise BioelError(Errors.B478.format(path=path, limit=limit, ratio=_MAX_RATIO))
 
 
 def _unpack(raw: io.BufferedReader, path: Path) -> Iterator[bytes] | None:
@@ -416,14 +411,12 @@ def read_workbook(path: StrPath, *, is_only: bool = True) -> Iterator[tuple[Plac
     """Stream the rows of the only sheet with contents, or of all sheets, as Excel shows them.
 
     RAISES BioelError: [B101] if the file does not exist, [B104] if it is not a workbook, [B192]
-        without openpyxl, [B478] if it unpacks to too many bytes, [B515] if not one sheet has
-        contents, [B517] if a row has a number that is too high.
+        without openpyxl, [B515] if not one sheet has contents, [B517] if a row has a number that is
+        too high.
     """
     with needing("xlsx", "Reading Excel workbooks"):
         from openpyxl import load_workbook
     try:
-        with zipfile.ZipFile(path) as archive:
-            check_size(sum(part.file_size for part in archive.infolist()), Path(path))
         sheets = []
         for sheet in load_workbook(path, read_only=True).worksheets:
             sheet.reset_dimensions()  # some programs write a wrong size

@@ -238,13 +238,6 @@ def test_damaged_workbooks(workbook, tmp_path):
             list(read_ontology(tmp_path / f"{name}.xlsx"))
 
 
-def test_a_workbook_of_nothing_but_size(tmp_path):
-    with zipfile.ZipFile(tmp_path / "bomb.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("xl/sharedStrings.xml", b"0" * 80_000_000)
-    with pytest.raises(BioelError, match=r"\[B478\]"):
-        list(read_ontology(tmp_path / "bomb.xlsx"))
-
-
 def test_without_openpyxl(workbook, monkeypatch):
     path = workbook([["id", "name"], ["X:1", "Fever"]])
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
