@@ -181,28 +181,17 @@ class Ragged:
         self._offsets = self._offsets_origin.ends(offsets, end=len(values))
         self._values, self._below, self._least = values, below, least
 
-    def __len__(self) -> int:
-        return len(self._offsets) - 1
-
     def __getitem__(self, row: int) -> IntArray:
         """Return the values in a row. Shape (n_values,). RAISES IndexError: No such row."""
         if row < 0:
             raise IndexError(row)
-        return self.values_at(slice(self.offsets[row], self.offsets[row + 1]))
-
-    def positions_of(self, rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
-        """Return the positions of the values of many rows; see `kb.columns.positions_of`."""
-        return positions_of(self.offsets, rows)
-
-    def values_at(self, positions: IntArray | slice) -> IntArray:
-        """Return the values at these positions. Any shape; returns the same shape."""
-        return self.values[positions].astype(np.int64)
+        return self.values[self.offsets[row] : self.offsets[row + 1]].astype(np.int64)
 
     def first(self, rows: IntArray) -> IntArray:
         """Return the first value in each non-empty row. Any shape; returns the same shape."""
         if rows.size and rows.min() < 0:
             raise IndexError(int(rows.min()))
-        return self.values_at(self.offsets[rows])
+        return self.values[self.offsets[rows]].astype(np.int64)
 
     @cached_property
     def offsets(self) -> IntArray:
@@ -576,8 +565,8 @@ class KnowledgeBase:
 
     def types_of_all(self, concepts: IntArray) -> list[tuple[str, ...]]:
         """Return the semantic types of each concept."""
-        indptr, positions = self._types_of_concept.positions_of(concepts)
-        types = [self.type_names[i] for i in self._types_of_concept.values_at(positions).tolist()]
+        indptr, positions = positions_of(self.type_offsets, concepts)
+        types = [self.type_names[i] for i in self.type_ids[positions].tolist()]
         return [tuple(types[start:end]) for start, end in pairwise(indptr.tolist())]
 
     def labels_of(self, concepts: IntArray) -> list[str]:
@@ -640,8 +629,8 @@ class KnowledgeBase:
         RETURNS (tuple): indptr, shape (n + 1,), and name rows: the names of concepts[i], the
             preferred name first, are at indptr[i] : indptr[i + 1].
         """
-        indptr, positions = self._names_of_concept.positions_of(concepts)
-        return indptr, self._names_of_concept.values_at(positions)
+        indptr, positions = positions_of(self.concept_offsets, concepts)
+        return indptr, self.concept_names[positions].astype(np.int64)
 
     def lookup(self, keys: KeyArray) -> IntArray:
         """Return the name row of each key, -1 for unknown keys and for key 0. Any shape."""
@@ -662,8 +651,8 @@ class KnowledgeBase:
             preferred name of that concept, shape (n_entries,) each. The entries of rows[i] are at
             indptr[i] : indptr[i + 1].
         """
-        indptr, positions = self._concepts_of_name.positions_of(rows)
-        concepts = self._concepts_of_name.values_at(positions)
+        indptr, positions = positions_of(self.name_offsets, rows)
+        concepts = self.name_concepts[positions].astype(np.int64)
         return indptr, concepts, self.name_is_preferred[positions]
 
 
