@@ -1,7 +1,7 @@
 """Small pipelines and their results in plain form, for the tests of the pipes."""
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,13 +11,15 @@ import pytest
 import spacy
 from confection import Config
 from spacy.language import Language
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 from thinc.api import Optimizer
 
 from spacy_bioel.doc import add_gold, get_links
+from spacy_bioel.entities import Query
 from spacy_bioel.factories import MENTIONS_MODEL
-from spacy_bioel.types import AnnotatedText
+from spacy_bioel.linking.decide import decide
+from spacy_bioel.types import AnnotatedText, Candidate, Link
 
 TOKENIZER = {"nlp": {"tokenizer": {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}}}
 DETECTOR: dict[str, Any] = {
@@ -130,6 +132,22 @@ def train(nlp: Language, texts: Sequence[AnnotatedText], *, updates: int) -> Non
     optimizer.learn_rate = 0.01
     for _ in range(updates):
         nlp.update(examples(nlp, texts), sgd=optimizer)
+
+
+def decide_by(
+    scores: Mapping[str, Mapping[str, float]], query: Query, *, nil_threshold: float
+) -> Link:
+    """Decide on a mention by the scores of concepts for each of its strings."""
+    candidates = {
+        string: tuple(
+            Candidate(id, score, f"name of {id}", "exact")
+            for id, score in scores.get(string, {}).items()
+        )
+        for string in (query.whole, *query.parts)
+    }
+    doc = blank().make_doc(query.whole)
+    span = Span(doc, 0, len(doc), label="Disease")
+    return decide(span, query, candidates[query.whole], candidates, nil_threshold=nil_threshold)
 
 
 def links(doc: Doc, key: str = "bioel") -> list[tuple[str, str]]:

@@ -129,22 +129,6 @@ def test_evidence_is_on_by_default(linker):
     assert [candidate.evidence for candidate in found] == ["exact"]
 
 
-def test_training_strings_are_encoded_only_if_the_alias_table_is_on(linker, monkeypatch):
-    asked: list[bool] = []
-    candidate_table = candidates.candidate_table
-    monkeypatch.setattr(
-        candidates,
-        "candidate_table",
-        lambda *args, **given: (
-            asked.append(given["dense_aliases"] is None) or candidate_table(*args, **given)
-        ),
-    )
-    linker.generator.rank([COLD])
-    linker.cfg["evidence"]["alias_table"] = False
-    linker.generator.rank([COLD])
-    assert asked == [False, True]
-
-
 def test_another_alias_table_keeps_the_vectors_of_names(linker):
     names = linker.generator.names
     linker.alias_table = linker.alias_table.with_mentions([("chill", "MESH:D003139")])

@@ -17,7 +17,6 @@ from spacy_bioel.mentions.selection import (
     drop_overlaps,
     select_mentions,
     smooth_over_document,
-    trim_borders,
 )
 from spacy_bioel.text.normalize import has_whole_brackets
 from spacy_bioel.types import ScoredSpan
@@ -103,36 +102,6 @@ def test_brackets():
     assert {text: has_whole_brackets(text) for text in texts} == texts
 
 
-@pytest.mark.parametrize(
-    ("text", "mention", "kept"),
-    [
-        ("<b>melanoma</b>", "b>melanoma", ["melanoma"]),
-        ("a <i class='x'>skin melanoma</i>", "skin melanoma</i>", ["skin melanoma"]),
-        ("<b>melanoma</b>", "b>", []),
-        ("p<0.05 and T>A", "p<0.05", ["p<0.05"]),
-        ("Denies chest pain.", "Denies chest pain", ["chest pain"]),
-    ],
-)
-def test_markup_and_denials_are_trimmed(text, mention, kept):
-    doc = blank().make_doc(text)
-    start = text.index(mention)
-    span = doc.char_span(start, start + len(mention))
-    assert span is not None
-    spans = trim_borders(doc, [(span.start, span.end, "D", 0.9)])
-    assert [doc[first:last].text for first, last, *_ in spans] == kept
-
-
-@pytest.mark.parametrize(
-    ("text", "kept"),
-    [("AN INFECTION IN AN OLD MAN", []), ("PAX6 in AN, an eye disease", ["AN"])],
-)
-def test_function_words_of_a_text_in_capitals(text, kept):
-    doc = blank().make_doc(text)
-    spans = [(t.i, t.i + 1, "D", 0.9) for t in doc if t.text == "AN"]
-    (chosen,) = select_mentions([doc], [spans], CFG)
-    assert [doc[first:last].text for first, last, *_ in chosen] == kept
-
-
 def test_composites_are_whole():
     doc = blank().make_doc("CDK4/6, IL-6 and -8 in MCF-7/10 cells")
     places = {"CDK4": "Gene", "CDK4/6": "Gene", "IL-6": "Gene", "MCF-7": "CellLine"}
@@ -155,21 +124,6 @@ def test_borders_of_variants():
         ("G to C substitution at position -174", "Variant"),
         ("Delta32", "Variant"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("label_people", "kept"),
-    [
-        (None, ["Men", "mice"]),
-        (True, ["Men", "patients", "woman", "mice"]),
-        (False, ["mice"]),
-    ],
-)
-def test_people_are_organisms_or_not(label_people, kept):
-    doc = blank().make_doc("Men , patients , a woman and children had mice")
-    spans = [(t.i, t.i + 1, "Species", 0.9) for t in doc if t.text in ("Men", "mice")]
-    (chosen,) = select_mentions([doc], [spans], CFG | {"label_people": label_people})
-    assert [doc[start].text for start, *_ in chosen] == kept
 
 
 def test_included_and_excluded_words():

@@ -1,100 +1,36 @@
 """The decision: composites, NIL and ties; and the queries of a mention."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 import spacy
-from spacy.tokens import Doc, Span
-from tiny import linking_nlp
+from spacy.tokens import Doc
+from tiny import decide_by, linking_nlp
 
 from spacy_bioel.doc import get_links
 from spacy_bioel.entities import Mentions, Query
 from spacy_bioel.entities.composites import Composites
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.linking.decide import decide
 from spacy_bioel.models.fusion import rank
 from spacy_bioel.settings import LinkerSettings
-from spacy_bioel.types import Candidate, Concept, Link
+from spacy_bioel.types import Concept
 
 COMPOSITES = RuleSet({"composites": Composites()})
-TEXT = "Breast and ovarian cancer"
 QUERY = Query(
     "breast and ovarian cancer", (("breast cancer", "ovarian cancer"), ("breast", "ovarian cancer"))
 )
 
 
-def span(text: str = TEXT) -> Span:
-    doc = spacy.blank("en").make_doc(text)
-    return Span(doc, 0, len(doc), label="Disease")
-
-
-def decided(
-    ranked: Mapping[str, Mapping[str, float]],
-    *,
-    nil_threshold: float = 0.3,
-    parts_agree: bool = False,
-) -> Link:
-    """`decide` with the candidates of each string as id -> score; other strings have none."""
-    candidates = {
-        string: tuple(
-            Candidate(id_, score, f"name of {id_}", "exact")
-            for id_, score in ranked.get(string, {}).items()
-        )
-        for string in (QUERY.whole, *QUERY.parts)
-    }
-    query = replace(QUERY, parts_agree=parts_agree)
-    return decide(span(), query, candidates[QUERY.whole], candidates, nil_threshold=nil_threshold)
-
-
-BREAST, OVARIAN = {"breast cancer": {"X:1": 0.9}}, {"ovarian cancer": {"X:2": 0.8}}
-
-
-def whole(score: float) -> dict[str, dict[str, float]]:
-    return {QUERY.whole: {"X:7": score}}
-
-
-@pytest.mark.parametrize(
-    ("ranked", "threshold", "expected"),
-    [
-        (whole(0.6), 0.6, ("X:7",)),
-        (whole(0.6), 0.61, ()),
-        ({}, 0.0, ()),
-        # The lower score of two parts, squared: 0.8 * 0.8.
-        (whole(0.63) | BREAST | OVARIAN, 0.3, ("X:1", "X:2")),
-        (whole(0.65) | BREAST | OVARIAN, 0.3, ("X:7",)),
-        # Both parts are one concept, or a part has no candidate.
-        (whole(0.4) | BREAST | {"ovarian cancer": {"X:1": 0.9}}, 0.3, ("X:7",)),
-        (BREAST | {"ovarian cancer": {"X:1": 0.9}}, 0.3, ()),
-        (BREAST, 0.3, ()),
-        # Parts below the threshold: 0.5 * 0.5.
-        ({"breast cancer": {"X:1": 0.5}} | OVARIAN, 0.25, ()),
-        ({"breast cancer": {"X:1": 0.5}} | OVARIAN, 0.24, ("X:1", "X:2")),
-        # The most probable reading; the first of equal ones.
-        (BREAST | OVARIAN | {"breast": {"X:3": 0.95}}, 0.3, ("X:1", "X:2")),
-        ({"breast cancer": {"X:1": 0.7}, "breast": {"X:3": 0.9}} | OVARIAN, 0.3, ("X:3", "X:2")),
-        ({"breast cancer": {"X:1": 0.7}, "breast": {"X:3": 0.7}} | OVARIAN, 0.3, ("X:1", "X:2")),
-    ],
-)
-def test_what_is_linked(ranked, threshold, expected):
-    assert decided(ranked, nil_threshold=threshold).ids == expected
-
-
-@pytest.mark.parametrize(("id", "expected"), [("X:1", ("X:1", "X:2")), ("X:7", ("X:7",))])
-def test_a_gene_that_is_one_of_the_parts_is_not_the_whole(id, expected):
-    of_whole = {QUERY.whole: {id: 0.9}}
-    assert decided(of_whole | BREAST | OVARIAN).ids == (id,)
-    assert decided(of_whole | BREAST | OVARIAN, parts_agree=True).ids == expected
-
-
 def test_the_candidates_of_parts_come_first():
-    of_whole = {QUERY.whole: {"X:2": 0.4, "X:3": 0.3}}
-    parts = {"breast cancer": {"X:1": 0.9, "X:9": 0.1}, "ovarian cancer": {"X:2": 0.8}}
-    link = decided(of_whole | parts)
+    scores = {
+        QUERY.whole: {"X:2": 0.4, "X:3": 0.3},
+        "breast cancer": {"X:1": 0.9, "X:9": 0.1},
+        "ovarian cancer": {"X:2": 0.8},
+    }
+    link = decide_by(scores, QUERY, nil_threshold=0.3)
     assert (link.start, link.end, link.label, link.ids) == (0, 25, "Disease", ("X:1", "X:2"))
     # Then the other candidates of the whole.
     assert [(c.id, c.score) for c in link.candidates] == [("X:1", 0.9), ("X:2", 0.8), ("X:3", 0.3)]

@@ -132,32 +132,6 @@ def test_what_starts_is_trained_and_saved(start, tmp_path):
     assert saved.config["components"]["bioel_mentions"]["factory"] == "bioel_mentions"
 
 
-@pytest.mark.parametrize(
-    ("own", "label"),
-    [
-        ("Disease", "Disease"),
-        ("diseases", "Disease"),
-        ("DISEASE", "Disease"),
-        ("Disorder", "Disease"),
-        ("disease_or_phenotypic_feature", "Disease"),
-        ("Cell_line", "CellLine"),
-        ("cell lines", "CellLine"),
-        ("Gene_or_gene_product", "Gene"),
-        ("GGP", "Gene"),
-        ("Proteins", "Gene"),
-        ("Simple_chemical", "Chemical"),
-        ("DRUG", "Chemical"),
-        ("Organism", "Species"),
-        ("Species", "Species"),
-        ("Mutation", "Variant"),
-        ("Anatomy", None),
-    ],
-)
-def test_names_of_labels(own, label):
-    known = ["CellLine", "Chemical", "Disease", "Gene", "Species", "Variant"]
-    assert choose_starts([own, "x"], known, {}, told={"x": None})[own].label == label
-
-
 def test_the_same_name_comes_first():
     starts = choose_starts(["Protein", "Gene"], ["Gene", "Protein"], {}, told={})
     assert {own: start.label for own, start in starts.items()} == {n: n for n in starts}

@@ -1,17 +1,23 @@
-"""Training of the linker: alias table, pool of names, sampling, and hard negatives."""
+"""Training of the linker: alias table, gold ids, pool of names, hard negatives; token vectors."""
 
 import shutil
 import warnings
 
 import pytest
+import spacy
 from spacy.language import Language
 from spacy.util import fix_random_seed
 from tiny import LINKER, VOCABULARY, blank, examples
 
 from spacy_bioel.errors import BioelError
+from spacy_bioel.evaluation.run import link_gold_mentions
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking import searches
+from spacy_bioel.linking.validation import KnownIds, check_gold_ids
 from spacy_bioel.models.name_encoder import write_encoder
-from spacy_bioel.types import AnnotatedText, Mention
+from spacy_bioel.pipe import with_token_vectors
+from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 
 def make_linker(kb_folder, texts: list[AnnotatedText], **training) -> Language:
@@ -161,3 +167,68 @@ def test_predictions_between_updates_use_the_current_weights(kb_folder, texts):
         raise RuntimeError("halfway")
     assert first_vector() == before
     assert (len(fingerprints), len(vectors)) == (2, 2)
+
+
+@pytest.fixture(scope="module")
+def ids_kb(tmp_path_factory) -> KnowledgeBase:
+    concepts = [Concept(f"MESH:D{i}", (f"name {i}",)) for i in range(9)]
+    concepts += [Concept("OMIM:1", ("other",)), Concept("MESH:D99", (), replaced_by="MESH:D1")]
+    folder = tmp_path_factory.mktemp("kb") / "mine"
+    build_kb(concepts, folder)
+    return KnowledgeBase.open(folder)
+
+
+def test_counts_with_and_without_repetitions(ids_kb):
+    counts = {"MESH:D1": 5, "MESH:D99": 1, "MESH:D77": 2, "D8": 3, "dbSNP:rs1": 4}
+    assert KnownIds.of(ids_kb, counts) == KnownIds(15, 10, ("D8", "MESH:D77"))
+    assert KnownIds.of(ids_kb, {}) == KnownIds(0, 0, ())
+
+
+def test_half_is_enough(ids_kb):
+    check_gold_ids(ids_kb, {"MESH:D1": 1, "MESH:D77": 1}, "dev")
+    check_gold_ids(ids_kb, {}, "dev")
+    check_gold_ids(ids_kb, {"dbSNP:rs1": 3}, "dev")
+
+
+@pytest.mark.parametrize(
+    "counts, hint",
+    [
+        ({"D1": 2, "D2": 1, "MESH:D3": 1}, "try --prefix MESH"),
+        ({"1": 2, "MESH:D3": 1}, "try --prefix OMIM"),
+        ({"X1": 2, "X2": 1, "MESH:D3": 1}, "--prefix adds a prefix"),  # no prefix helps
+        ({"UMLS:1": 2, "mesh:D2": 1, "MESH:D3": 1}, "--prefix adds a prefix"),  # has one already
+    ],
+)
+def test_less_than_half_is_a_warning_with_the_likely_prefix(ids_kb, caplog, counts, hint):
+    check_gold_ids(ids_kb, counts, "dev")
+    (message,) = caplog.messages
+    assert message.startswith("[W340] Only 1 of ") and "gold ids in dev" in message
+    assert hint in message and "look like MESH:D0" in message and next(iter(counts)) in message
+
+
+def test_none_is_an_error_with_the_likely_prefix(ids_kb):
+    with pytest.raises(BioelError, match=r"\[B077\] 0 of 3 gold ids .* try --prefix MESH"):
+        check_gold_ids(ids_kb, {"D1": 2, "D2": 1}, "dev")
+
+
+def test_at_most_forty_characters_of_an_id_are_shown(ids_kb):
+    with pytest.raises(BioelError) as error:
+        check_gold_ids(ids_kb, {"D" * 300: 1}, "dev")
+    assert "D" * 40 in str(error.value) and "D" * 41 not in str(error.value)
+
+
+def test_token_vectors_are_made_for_listeners_only(kb_folder):
+    nlp = blank()
+    nlp.add_pipe("tok2vec")  # not initialized: it would fail
+    linker = nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb_folder)})
+    text = AnnotatedText("1", "aspirin", (Mention(0, 7, "Drug", ()),))
+    ((link,),) = link_gold_mentions(nlp, linker, [text])
+    assert link.ids == ("MESH:D001241",)
+
+
+def test_vectors_by_the_pipes_that_give_them_alone():
+    nlp = spacy.blank("en")
+    nlp.add_pipe("tok2vec").model.initialize()
+    nlp.add_pipe("bioel_mentions")  # untrained: it would refuse
+    docs = [nlp.make_doc("heart attack"), nlp.make_doc("")]
+    assert [doc.tensor.shape for doc in with_token_vectors(nlp, docs)] == [(2, 96), (0, 96)]

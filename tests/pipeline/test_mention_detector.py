@@ -1,13 +1,18 @@
-"""`bioel_mentions` by itself."""
+"""`bioel_mentions`: labels, learning, names of a knowledge base, what cannot be learned from."""
+
+from typing import Any
 
 import numpy as np
 import pytest
+from kb_files import made_kb
 from spacy.language import Language
+from spacy.training import Example
 from spacy.util import fix_random_seed
 from tiny import DETECTOR, blank, examples
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.types import AnnotatedText, Mention
+from spacy_bioel.kb.gazetteer import MAX_TYPES, Gazetteer
+from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 TEXT = AnnotatedText("1", "Lung cancer.", (Mention(0, 11, "Disease", ("X:1",)),))
 
@@ -140,3 +145,113 @@ def test_line_breaks_are_not_read_in_training():
         nlp = initialized(text)
         losses.append(nlp.update(examples(nlp, [text]), losses={})["bioel_mentions"])
     assert losses[0] == losses[1] > 0
+
+
+SMITH = "Smith has seizures."
+LINKS = {"entities": [(10, 18, "Disease")], "links": {(10, 18): {"MESH:D012640": 1.0}}}
+
+
+def weights_of(nlp: Language) -> bytes:
+    pipes: Any = (nlp.get_pipe(name) for name in ("bioel_mentions", "bioel_linker"))
+    return b"".join(pipe.model.to_bytes() for pipe in pipes)
+
+
+@pytest.mark.parametrize("annotations", [LINKS, {"spans": {"sc": [(10, 18, "Disease")]}}])
+def test_annotations_in_other_places(trained, annotations):
+    optimizer = trained.resume_training()
+    example = Example.from_dict(trained.make_doc(SMITH), annotations)
+    found = "sc" if "spans" in annotations else "doc.ents"
+    before = weights_of(trained)
+    with pytest.warns(UserWarning) as warned:
+        losses = trained.update([example], sgd=optimizer)
+    messages = [str(warning.message) for warning in warned]
+    for name in ("bioel_mentions", "bioel_linker"):
+        says = f"[W345] {name!r} learns nothing from these examples: they have annotations in"
+        assert any(m.startswith(f"{says} {found}, but no gold") for m in messages), messages
+    assert losses == {"bioel_mentions": 0.0, "bioel_linker": 0.0}
+    assert weights_of(trained) == before
+    # As the warning says.
+    reference = example.reference
+    reference.spans["bioel_gold"] = list(reference.ents or reference.spans["sc"])
+    losses = trained.update([example], sgd=optimizer)
+    assert min(losses.values()) > 0
+
+
+def test_batches_with_some_gold_and_without_any_annotation(trained, texts):
+    """The pipes learn from these without a warning, which tests turn into an error."""
+    optimizer = trained.resume_training()
+    only_entities = Example.from_dict(trained.make_doc(SMITH), LINKS)
+    assert trained.update([only_entities, *examples(trained, texts)], sgd=optimizer)
+    assert trained.update([Example.from_dict(trained.make_doc(SMITH), {})], sgd=optimizer)
+
+
+def test_a_label_that_the_model_does_not_have(trained):
+    optimizer = trained.resume_training()
+    reference = trained.make_doc(SMITH)
+    reference.spans["bioel_gold"] = [reference.char_span(10, 18, "Symptom", "MESH:D012640")]
+    with pytest.warns(
+        UserWarning, match=r"\[W346\].*'Symptom'.*: its model has \('Chemical', 'Disease'\)"
+    ):
+        trained.update([Example(trained.make_doc(SMITH), reference)], sgd=optimizer)
+
+
+CONCEPTS = (
+    Concept("X:1", ("Disease", "Illness"), ("Disease",)),
+    Concept("X:2", ("Cold", "common cold"), ("Disease", "Infection")),
+    Concept("X:3", ("Heart Attack", "cold"), ("Disease",)),
+    Concept("X:4", ("β-Estradiol",), ("Chemical",)),
+)
+# Types by frequency: Disease (bit 0), then Chemical and Infection by name; bit 63: preferred.
+DISEASE, CHEMICAL, INFECTION, PREFERRED = 0, 1, 2, 63
+
+
+@pytest.fixture(scope="module")
+def gazetteer(tmp_path_factory) -> Gazetteer:
+    folder = tmp_path_factory.mktemp("kb") / "kb"
+    return Gazetteer.from_kb(made_kb(folder, CONCEPTS))
+
+
+def matches(
+    gazetteer: Gazetteer, tokens: list[str], max_width: int = 4
+) -> list[tuple[int, int, int]]:
+    return list(
+        zip(*(column.tolist() for column in gazetteer.match_spans(tokens, max_width)), strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        (["heart", "attack"], [(0, 1, DISEASE), (0, 1, PREFERRED)]),
+        (["illness"], [(0, 0, DISEASE)]),
+        (["beta", "estradiol"], [(0, 1, CHEMICAL), (0, 1, PREFERRED)]),
+        (["beta", "", "estradiol"], [(0, 2, CHEMICAL), (0, 2, PREFERRED)]),
+        (["beta estradiol"], [(0, 0, CHEMICAL), (0, 0, PREFERRED)]),
+        (["", "illness", "", ""], [(1, 0, DISEASE)]),  # no match reaches over its own borders
+        (["heart"], []),
+        ([], []),
+    ],
+)
+def test_matched_names(gazetteer, tokens, expected):
+    assert matches(gazetteer, tokens) == expected
+
+
+def test_no_name_reaches_from_one_document_into_the_next(gazetteer):
+    tokens, lengths = ["heart", "heart", "attack", "attack"], np.array([1, 0, 2, 1])
+    starts, widths, _ = gazetteer.match_spans(tokens, 4, lengths=lengths)
+    assert set(zip(starts.tolist(), widths.tolist(), strict=True)) == {(1, 1)}
+    assert matches(gazetteer, ["heart", "attack"]) == matches(
+        gazetteer, ["heart", "attack", "attack"]
+    )
+
+
+def test_a_homonym_has_the_types_of_all_its_concepts(gazetteer):
+    # "cold" is a name of a disease and the preferred one of a disease that is an infection.
+    assert matches(gazetteer, ["cold"]) == [(0, 0, b) for b in (DISEASE, INFECTION, PREFERRED)]
+
+
+def test_words_of_several_names(gazetteer):
+    tokens, bits = gazetteer.match_words(["a", "cold", "heart"])
+    # "cold" is in "cold" and "common cold", in both the last word; "heart" is in one name only.
+    assert set(tokens.tolist()) == {1}
+    assert bits.tolist() == [DISEASE, INFECTION, MAX_TYPES]

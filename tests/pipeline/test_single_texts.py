@@ -1,15 +1,19 @@
-"""Tokens, names of a knowledge base, and links of a text are as cases.yml says."""
+"""Tokens, mentions, names of a knowledge base, decisions and links are as cases.yml says."""
 
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from cases import Cases, check
-from tiny import blank
+from cases import Cases, check, spans_of
+from tiny import blank, decide_by
 
 from spacy_bioel.dictionary.lookup import DictionaryLookup
-from spacy_bioel.settings import DictionarySettings
+from spacy_bioel.entities import Query
+from spacy_bioel.fine_tuning import choose_starts
+from spacy_bioel.mentions.selection import select_mentions, trim_borders
+from spacy_bioel.settings import DictionarySettings, MentionSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*W323")
 CASES = Cases(Path(__file__).with_name("cases.yml"))
@@ -47,7 +51,10 @@ def names(text: str, kb: str, **options: bool) -> dict[str, Any]:
 def concepts(text: str, kb: str) -> dict[str, Any]:
     """Return the preferred name of the first concept of each name."""
     opened = CASES.kb(kb)
-    rows = [(words, int(opened.concepts_of_names([row])[1][0])) for words, row in found(text, kb)]
+    rows = [
+        (words, int(opened.concepts_of_names(np.array([row]))[1][0]))
+        for words, row in found(text, kb)
+    ]
     return by_words([(words, opened.preferred_name(row)) for words, row in rows])
 
 
@@ -69,6 +76,31 @@ def labelled(pipeline: str, text: str, labels: Any = None) -> dict[str, Any]:
     return by_words([(s.text, f"{s.label_} {s.kb_id_}") for s in doc.spans["bioel"]])
 
 
+def decided(
+    ranked: dict[str, dict[str, float]], threshold: float, parts_agree: bool = False
+) -> list[str]:
+    parts = ("breast cancer", "ovarian cancer"), ("breast", "ovarian cancer")
+    query = Query("breast and ovarian cancer", parts, parts_agree=parts_agree)
+    return list(decide_by(ranked, query, nil_threshold=threshold).ids)
+
+
+def trimmed(text: str, mention: str) -> list[str]:
+    spans = trim_borders(doc := blank().make_doc(text), spans_of(doc, {mention: "D"}))
+    return [doc[start:end].text for start, end, *_ in spans]
+
+
+def selected(text: str, labels: Any, label_people: bool | None = None) -> list[str]:
+    settings = MentionSettings.defaults() | {"allow_overlap": True, "label_people": label_people}
+    doc = blank().make_doc(text)
+    (chosen,) = select_mentions([doc], [spans_of(doc, labels)], settings)
+    return [doc[start:end].text for start, end, *_ in chosen]
+
+
+def start_of_label(text: str) -> str | None:
+    known = ["CellLine", "Chemical", "Disease", "Gene", "Species", "Variant"]
+    return choose_starts([text, "x"], known, {}, told={"x": None})[text].label
+
+
 CHECKS = {
     "tokens": lambda text: [token.text for token in blank().make_doc(text)],
     "names": names,
@@ -80,6 +112,10 @@ CHECKS = {
     "linked_words": lambda **case: [*linked(**case)],
     "linked_names": linked_names,
     "labelled": labelled,
+    "decided": decided,
+    "trimmed": trimmed,
+    "selected": selected,
+    "start_of_label": start_of_label,
 }
 
 
