@@ -134,7 +134,12 @@ def codes(answer: Any) -> list[str | None]:
 BAD = {"spins": "B560", "stuck": "B560", "dies": "B561", "exits": "B561"}
 
 
-@pytest.mark.parametrize("word", BAD)
+SLOW = ("stuck", "exits")
+
+
+@pytest.mark.parametrize(
+    "word", [pytest.param(word, marks=[pytest.mark.slow] * (word in SLOW)) for word in BAD]
+)
 def test_a_bad_text_fails_and_the_others_are_answered(running, word):
     running.wait_for_workers(2)
     n_lines = running.log.read_text().count("A worker process is replaced")
@@ -157,6 +162,7 @@ def test_a_bad_text_between_others_of_a_request(running):
     assert [document["text"] for document in answer["documents"]][1] is None
 
 
+@pytest.mark.slow
 def test_what_needs_no_worker_is_answered_while_all_spin(running):
     running.wait_for_workers(2)
     with ThreadPoolExecutor(4) as pool:
@@ -196,6 +202,7 @@ def test_metrics_count_the_texts_of_all_workers(running):
     assert counted("bioel_worker_bytes") > 50_000_000
 
 
+@pytest.mark.slow
 def test_a_changed_knowledge_base_reaches_all_workers(folder, tmp_path):
     kb = tmp_path / "kb"
     make_pipeline(tmp_path, "X:1")
@@ -225,6 +232,7 @@ def test_a_changed_knowledge_base_reaches_all_workers(folder, tmp_path):
     assert running.process.wait(30) == 0
 
 
+@pytest.mark.slow
 def test_the_end_while_texts_spin(folder):
     running = Running(folder, folder / "log of end", "--workers", 1, "--deadline", 1_000)
     workers = running.workers()
@@ -239,6 +247,7 @@ def test_the_end_while_texts_spin(folder):
     assert running.log.read_text().endswith("Ended.\n")
 
 
+@pytest.mark.slow
 def test_workers_end_if_the_service_is_killed(folder):
     running = Running(folder, folder / "log of kill", "--workers", 1, "--deadline", 1)
     workers = running.workers()
@@ -254,6 +263,7 @@ def test_workers_end_if_the_service_is_killed(folder):
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_workers_that_cannot_load(folder, tmp_path):
     code = "import os, multiprocessing\nif multiprocessing.current_process().name != 'MainProcess':"
     (tmp_path / "dies.py").write_text(f"{code}\n    os._exit(7)\n")
