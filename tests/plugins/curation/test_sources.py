@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tables import cases
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.plugins.curation.ids import id_pattern
@@ -60,17 +61,12 @@ def test_json(tmp_path, indent):
         assert_in_place(pair, text)
 
 
-def test_the_key_gives_the_prefix(tmp_path):
-    pairs = pairs_in(tmp_path, "a.json", '{"hpo_id": "0001250", "hpo_name": "Seizure"}')
-    assert shown(pairs) == [("Seizure", "hpo:0001250", "$.hpo_id")]
-
-
-def test_json_lines(tmp_path):
-    text = '{"id": "X:1", "name": "Gout"}\n\n{"id": "X:2", "label": "Gu\\u00efllain", "n": 1e5}\n'
-    pairs = pairs_in(tmp_path, "a.jsonl", text)
-    assert shown(pairs) == [("Gout", "X:1", "$.id"), ("Guïllain", "X:2", "$.id")]
-    assert [pair.id.place.line for pair in pairs] == [1, 3]
-    assert pairs[1].names[0].at == -1  # escaped: cannot be replaced
+@pytest.mark.parametrize(("name", "text", "expected"), cases(__file__, "trees"))
+def test_names_of_ids_in_json_and_yaml(tmp_path, name, text, expected):
+    pairs = pairs_in(tmp_path, name, text)
+    assert shown(pairs) == [*expected]
+    if "\\u" in text:
+        assert pairs[0].names[0].at == -1  # escaped: cannot be replaced
 
 
 YAML = """\
@@ -93,17 +89,6 @@ def test_yaml(tmp_path):
     for pair in pairs:
         assert_in_place(pair, YAML)
     assert pairs_in(tmp_path, "b.yml", json.dumps(PHENOPACKET)) != []
-
-
-def test_linkml(tmp_path):
-    text = (
-        "permissible_values:\n  SEIZURE:\n    meaning: HP:0001250\n"
-        "  B:\n    title: Gout\n    meaning: X:1\n"
-    )
-    assert shown(pairs_in(tmp_path, "a.yaml", text)) == [
-        ("SEIZURE", "HP:0001250", "$.permissible_values.SEIZURE.meaning"),
-        ("Gout", "X:1", "$.permissible_values.B.meaning"),
-    ]
 
 
 def test_a_control_character_in_yaml(tmp_path):
@@ -202,23 +187,6 @@ def test_a_long_string_in_pieces(tmp_path, monkeypatch):
     monkeypatch.setattr("spacy_bioel.plugins.curation.trees._MAX_STRING", 1000)
     with pytest.raises(BioelError, match="B601"):
         pairs_in(tmp_path, "a.json", '"' + "x" * 2000 + '"')
-
-
-def test_values_without_letters_are_no_names(tmp_path):
-    for value in ("null", "true", "1.5e3", "[]", "{}"):
-        assert shown(pairs_in(tmp_path, "a.json", f'{{"id": "X:1", "label": {value}}}')) == [
-            ("", "X:1", "$.id")
-        ]
-        assert shown(pairs_in(tmp_path, "a.yaml", f"id: X:1\nlabel: {value}\n"))[0][0] == ""
-    assert shown(pairs_in(tmp_path, "b.yaml", "id: X:1\nlabel: 'null'\n"))[0][0] == "null"
-
-
-def test_yaml_strings_by_alias(tmp_path):
-    text = "n: &n Gout\na: {id: X:1, label: *n}\nb: {id: X:2, label: *unknown}\n"
-    assert [pair[:2] for pair in shown(pairs_in(tmp_path, "a.yaml", text))] == [
-        ("Gout", "X:1"),
-        ("", "X:2"),
-    ]
 
 
 def test_long_names_and_spaces(tmp_path):
