@@ -30,29 +30,9 @@ def rows_of(size: int, write: Callable[[Pairs], str]) -> Callable[[Pairs], str]:
 
 
 LAYOUTS: dict[str, Callable[[Pairs], str]] = {
-    "brackets.md": lines("- **{name}** (`{id}`)\n"),
-    "tabs.txt": lines("{id}\t{name}\n"),
+    **{name: lines(template) for name, template in cases(__file__, "layouts").items()},
     "list of pairs.md": rows_of(4, lambda p: ", ".join(f"{name}: {id}" for id, name in p) + "\n"),
-    "item.html": lines("<li>{name} <code>{id}</code></li>\n"),
-    "above.txt": lines("{name}\n{id}\nseen {n} times\n\n"),
-    "below.txt": lines("{id}\n{name}\n"),
-    "nested.md": lines("- {name}\n  - id: {id}\n  - onset: childhood\n"),
-    "heading.md": lines("## {name}\n\nHPO: {id}\n\nSeen in {n} of 40.\n\n"),
-    "front.md": lines("  - label: {name}\n    id: {id}\n"),
-    "cells.html": lines("<tr>\n<td>P{n}</td>\n<td>{name}</td>\n<td>{id}</td>\n</tr>\n"),
-    "attributes.xml": lines('<f id="{id}" system="HPO" seen="{n}" name="{name}"/>\n'),
-    "match.md": lines("Best match: {name} | Suggested HP: {id}\n"),
-    "gap.txt": lines("{name:<40}F   {id}\n"),
-    "json.md": lines('{{"id": "{id}", "label": "{name}"}}\n'),
-    "quotes.sql": lines("INSERT INTO t VALUES ({n}, '{id}', 'TP53', '{name}');\n"),
-    "latex.tex": lines("{name} & {n} & \\texttt{{{id}}} \\\\\n"),
-    "ini.txt": lines("[{id}]\nactive = yes\nname = {name}\n\n"),
-    "comments.yaml": lines("- {id}  # {name}\n"),
-    "between.csv": lines('{id},F,{n},S{n},"{name}"\n'),
-    "other ids.tsv": lines("S1\t{id}\tOMIM:10000{n}\tRYR1\tTAS\t{name}\n"),
-    "two pairs.csv": rows_of(
-        2, lambda p: ",".join(f'{id},"{name}"' for id, name in p) + "\n"
-    ),
+    "two pairs.csv": rows_of(2, lambda p: ",".join(f'{id},"{name}"' for id, name in p) + "\n"),
     "turned.csv": rows_of(
         4,
         lambda p: f"name,{','.join(json.dumps(n) for _, n in p)}\nid,{','.join(i for i, _ in p)}\n",
@@ -66,7 +46,6 @@ LAYOUTS: dict[str, Callable[[Pairs], str]] = {
     "above.json": lambda p: json.dumps([{"label": n, "xref": {"hp": i}} for i, n in p]),
     "beside.json": lambda p: json.dumps([{"a": {"value": i}, "b": {"value": n}} for i, n in p]),
     "inside.json": lambda p: json.dumps({i: {"status": "ok", "label": n} for i, n in p}),
-    "hl7.txt": lines("OBX|{n}|CWE|{id}^{name}^HPO|S{n}\n"),
     "underscores.bed": lambda p: "".join(
         f"chr1\tID={i};AF=0.1;PHENO={n.replace(' ', '_')}\n" for i, n in p
     ),
@@ -86,7 +65,7 @@ LAYOUTS: dict[str, Callable[[Pairs], str]] = {
         for k, (i, n) in enumerate(p)
     ),
     "nested.json": lambda p: json.dumps([{"type": {"id": i, "label": n}, "n": 1} for i, n in p]),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from spacy_bioel.types import Concept
 needs_check = pytest.mark.skipif(
     "check" not in registered_names(ROUTES), reason="the plugin `curation` is missing"
 )
-JSON = {"Content-Type": "application/json"}
+JSON, TEXT = ({"Content-Type": kind} for kind in ("application/json", "text/plain"))
 LIMITS = Limits(body_bytes=2_000, waiting_bytes=4_000, texts=3, characters=50, seconds=30)
 
 
@@ -64,15 +64,6 @@ def test_links(client):
     assert (candidate["id"], candidate["name"], "xrefs" in candidate) == ("X:1", "Narcan", False)
 
 
-def test_candidates_and_their_xrefs_are_optional(client):
-    request: dict[str, Any] = {"texts": ["Narcan"], "xrefs": True}
-    for candidates, expected in ((True, [["Y:1"]]), (False, None)):
-        request["candidates"] = candidates
-        (link,) = client.post("/link", json=request).json()["documents"][0]["links"]
-        found = link.get("candidates")
-        assert (found and [candidate["xrefs"] for candidate in found]) == expected
-
-
 def test_one_text(client):
     for text in ("Narcan", {"text": "Narcan", "id": "a"}):
         one, several = (
@@ -104,46 +95,32 @@ def test_a_text_that_fails_leaves_the_others_alone(client):
     assert errors[2]["message"].startswith("The text has 51 characters, expected at most 50.")
 
 
-def post(content: bytes, content_type: str = "application/json") -> dict[str, Any]:
-    return {"method": "POST", "url": "/link", "content": content,
-            "headers": {"Content-Type": content_type}}  # fmt: skip
-
-
-def get(url: str, method: str = "GET") -> dict[str, Any]:
-    return {"method": method, "url": url}
-
-
-MISTAKES: list[tuple[dict[str, Any], int, str, str | None, str]] = [
-    (post(b"{"), 400, "B385", "body", "The request body is not JSON: Expecting property name"),
-    (post(b"[" * 1_999), 400, "B385", None, "The request body is not JSON: damaged, nested"),
-    (post(b'"\xff"'), 400, "B385", None, "The request body is not JSON: damaged, nested"),
-    # pydantic would make an object of each that is wrong: of a request of some MB, a million.
-    (post(b'{"texts": [%s0]}' % (b"0," * 900)), 422, "B384", "body.texts.0", "Invalid request: "),
-    (post(b"{}"), 422, "B384", "body.texts", "Invalid request: Field required."),
-    (post(b'{"texts": ["a", NaN]}'), 422, "B384", "body.texts.1", "Invalid request: expected a te"),
-    (post(b'{"texts": [{"id": "a"}]}'), 422, "B384", "body.texts.0.text", "Invalid request: "),
-    (post(b'{"texts": [{"text": 1}]}'), 422, "B384", "body.texts.0.text", "Invalid request: exp"),
-    (post(b'{"texts": [], "text": "a"}'), 422, "B384", "body", "Invalid request: unknown key 't"),
-    (post(b'{"texts": [], "\\ud800": 1}'), 422, "B384", "body", "Invalid request: unknown key "),
-    (post(b'{"texts": [], "xrefs": 1}'), 422, "B384", "body.xrefs", "Invalid request: Input shou"),
-    (post(b'{"texts": ["","","",""]}'), 422, "B383", "body.texts", "The request contains 4 texts"),
-    (post(b" " * 2_001), 413, "B382", "body", "The request body is larger than 2,000"),
-    (post(b"texts=a", "text/plain"), 415, "B394", "header", "The request body has the content"),
-    (get("/link"), 405, "B381", None, "/link does not accept GET, expected POST."),
-    (get("/links"), 404, "B380", None, "This service has no path /links."),
-    (get("/concepts/X:9"), 404, "B337", None, "There is no concept 'X:9' in the"),
-    (get("/concepts/%00%ED%A0%80"), 404, "B337", None, "There is no concept '\\x00"),
-    (get("/search"), 422, "B384", "query.q", "Invalid request: Field required."),
-    (get("/search?q=a&k=0"), 422, "B384", "query.k", "Invalid request: Input should be greater"),
+# pydantic would make an object of each text that is wrong: of a request of some MB, a million.
+MANY_WRONG = '{"texts": [%s0]}' % ("0," * 900)
+MISTAKES = [
+    *((asked, JSON, *answer) for asked, *answer in cases(__file__, "mistakes")),
+    ("[" * 1_999, JSON, 400, "B385", None, "The request body is not JSON: damaged, nested"),
+    (MANY_WRONG, JSON, 422, "B384", "body.texts.0", "Invalid request: "),
+    (" " * 2_001, JSON, 413, "B382", "body", "The request body is larger than 2,000"),
+    ("texts=a", TEXT, 415, "B394", "header", "The request body has the content"),
 ]
 
 
-@pytest.mark.parametrize(("request_", "status", "code", "where", "message"), MISTAKES)
-def test_mistakes_of_clients(client, request_, status, code, where, message):
-    response = client.request(**request_)
+@pytest.mark.parametrize(("asked", "headers", "status", "code", "where", "message"), MISTAKES)
+def test_mistakes_of_clients(client, asked, headers, status, code, where, message):
+    if asked.startswith("/"):
+        response = client.get(asked)
+    else:
+        response = client.post("/link", content=asked.encode("latin1"), headers=headers)
     problem = response.json()
     assert (response.status_code, problem["code"], problem["where"]) == (status, code, where)
     assert problem["message"].startswith(message)
+
+
+@pytest.mark.parametrize(("asked", "answer"), cases(__file__, "answers"))
+def test_answers(client, asked, answer):
+    found = client.get(asked)
+    assert (found.status_code, found.json()) == (200, json.loads(json.dumps(answer)))
 
 
 HOSTS = cases(__file__, "hosts")
@@ -171,28 +148,6 @@ def test_an_error_of_our_own_is_in_the_log_and_not_in_the_answer(client, monkeyp
     assert (response.status_code, response.json()["code"]) == (500, "B392")
     assert "/srv" not in response.text and "B211" in response.json()["message"]
     assert "/srv/me/kb is damaged" in caplog.text
-
-
-def test_concepts(client):
-    expected = {
-        "id": "X:1",
-        "name": "Naloxone",
-        "names": ["Naloxone", "Narcan"],
-        "types": ["Drug"],
-        "parents": [],
-        "definition": "An antagonist.",
-        "xrefs": ["Y:1"],
-    }
-    assert client.get("/concepts/X:1").json() == expected
-    assert client.get("/concepts/X:3").json() == expected  # it is retired
-
-
-def test_search(client):
-    (found,) = client.get("/search", params={"q": "narcan", "k": 1}).json()["concepts"]
-    assert found == {
-        "id": "X:1", "name": "Naloxone", "matched": "Narcan", "score": 1.0, "types": ["Drug"]
-    }  # fmt: skip
-    assert client.get("/search", params={"q": "\x00 ☃"}).json() == {"concepts": []}
 
 
 def test_info(client):
@@ -312,14 +267,16 @@ def test_functions_of_pages_are_written_once():
     assert {name for name, n in names.items() if n > 1} == {"showId"}
 
 
-def test_reasons_and_preferred_names_are_optional(client):
-    request: dict[str, Any] = {"texts": ["Narcan"]}
-    for explain, why, preferred in ((True, "Linked: Narcan (X:1)", "Naloxone"), (False, "", None)):
-        request["explain"] = explain
+def test_candidates_and_reasons_are_optional(client):
+    def link(**options: bool) -> dict[str, Any]:
+        request = {"texts": ["Narcan"], "xrefs": True} | options
         (link,) = client.post("/link", json=request).json()["documents"][0]["links"]
-        assert link.get("why", "").startswith(why) and ("why" in link) == explain
-        assert link["candidates"][0].get("preferred") == preferred
-    (link,) = client.post("/link", json=request | {"explain": True, "candidates": False}).json()[
-        "documents"
-    ][0]["links"]
-    assert "why" in link and "candidates" not in link
+        return link
+
+    (candidate,) = link(candidates=True)["candidates"]
+    assert candidate["xrefs"] == ["Y:1"] and "preferred" not in candidate
+    explained = link(explain=True)
+    assert explained["why"].startswith("Linked: Narcan (X:1)")
+    assert explained["candidates"][0]["preferred"] == "Naloxone"
+    assert "why" not in link() and not link(candidates=False).get("candidates")
+    assert {"why", "candidates"} & {*link(explain=True, candidates=False)} == {"why"}
