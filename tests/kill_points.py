@@ -5,15 +5,18 @@ chosen at random (0: all), and prints one JSON object a point: what was found af
 after the next run.
 """
 
+import errno
 import json
 import os
 import random
 import shutil
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Container
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from kb_files import encode
 
@@ -28,6 +31,7 @@ from spacy_bioel.types import Concept
 os.fsync = lambda descriptor: None  # it is the process that dies, and not the system
 writing._NAMES_PER_BLOCK = 1
 EVENTS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.scandir", "os.chmod"}
+REMOVALS = {"os.remove", "os.rmdir", "os.scandir"}
 OLD = [Concept("X:1", ("one", "uno")), Concept("X:2", ("two",))]
 NEW = [*OLD, Concept("X:3", ("three",))]
 
@@ -65,28 +69,44 @@ COMMANDS: dict[str, tuple[Callable[[Path], object], Callable[[Path], object]]] =
 
 
 def in_child(
-    run: Callable[[Path], object], kb: Path, *, point: int = 0, events: Container[str] = EVENTS
+    run: Callable[[Path], object],
+    kb: Path,
+    *,
+    point: int = 0,
+    events: Container[str] = EVENTS,
+    within: Path | None = None,
+    full: bool = False,
 ) -> tuple[int, int]:
     """Run a command in a process of its own, and kill it at a point, from 1.
 
-    events: What the points are: these audit events, with `kb` or a path in it.
+    events: What the points are: these audit events, with a path in `within`, by default `kb`.
+    full: The disk is full from this point on, instead: files can be read and removed.
 
     RETURNS (tuple): The signal that ended it, 0 for none; the points that it came by.
     """
+    folder = str(within or kb)
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
         n = 0
 
-        def count(event: str, args: tuple[object, ...]) -> None:
+        def count(event: str, args: tuple[Any, ...]) -> None:
             nonlocal n
-            if event in events and str(args[0]).startswith(str(kb)):
+            if event in events and str(args[0]).startswith(folder):
                 n += 1
-                if n == point:
+                if n == point and not full:
                     os.kill(os.getpid(), signal.SIGKILL)
+                reads = event == "open" and not int(args[2] or 0) & (os.O_WRONLY | os.O_RDWR)
+                if full and n >= point and event not in REMOVALS and not reads:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(args[0]))
 
         sys.addaudithook(count)
-        run(kb)
+        try:
+            run(kb)
+        except BaseException as error:
+            if not full:
+                traceback.print_exc()
+            os._exit(0 if full and isinstance(error, OSError | SystemExit) else 1)
         os.write(writer, str(n).encode())
         os._exit(0)
     os.close(writer)
