@@ -1,9 +1,12 @@
+"""Small pipelines, a corpus and a file of concepts, which commands read."""
+
 import json
 from pathlib import Path
 
 import pytest
 import spacy
 
+from spacy_bioel.cli import main
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import Concept
 
@@ -80,3 +83,14 @@ def model(tmp_path_factory) -> Path:
     nlp.add_pipe("bioel_linker", config=settings | {"model": {"dim": 16}})
     nlp.to_disk(folder / "pipeline")
     return folder / "pipeline"
+
+
+@pytest.fixture(scope="session")
+def tuned_model(model, tmp_path_factory) -> Path:
+    """The pipeline, tuned on the corpus."""
+    folder = tmp_path_factory.mktemp("tuned")
+    (folder / "gold.txt").write_text(PUBTATOR, encoding="utf8")
+    argv = ["tune", str(model), str(folder / "gold.txt"), str(folder / "tuned"), "--prefix", "MESH"]
+    with pytest.raises(SystemExit):
+        main(argv)
+    return folder / "tuned"

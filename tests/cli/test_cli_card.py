@@ -1,5 +1,6 @@
 """`bioel card`: the model card of a pipeline, from the scores of `bioel evaluate`."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,9 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 
 
 @pytest.fixture()
-def tuned(bioel, model, corpus, tmp_path) -> Path:
+def tuned(bioel, tuned_model, corpus, tmp_path) -> Path:
     """A tuned pipeline, and its scores beside it."""
-    folder = tmp_path / "tuned"
-    bioel("tune", model, corpus, folder, "--prefix", "MESH")
+    folder = shutil.copytree(tuned_model, tmp_path / "tuned")
     scores = ("--seed", 3, "--json", tmp_path / "scores.json")
     bioel("evaluate", folder, corpus, "--prefix", "MESH", *scores)
     return folder

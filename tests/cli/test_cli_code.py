@@ -110,6 +110,7 @@ def test_worker_processes_have_the_rules(bioel, home):
     assert links_of(done.out) == [FOUND] * 3
 
 
+@pytest.mark.slow
 def test_spawned_worker_processes_have_the_rules(home):
     (home / "spawn.py").write_text(
         "import multiprocessing, sys\n"
@@ -124,6 +125,7 @@ def test_spawned_worker_processes_have_the_rules(home):
     assert links_of(done) == [FOUND] * 3
 
 
+@pytest.mark.slow
 def test_rules_of_a_package_need_no_option(home):
     site = home / "site"
     about = site / "my_package-1.0.dist-info"

@@ -1,3 +1,5 @@
+"""`bioel evaluate` counts what its protocols define, and warns of gold that cannot count."""
+
 import json
 from dataclasses import replace
 

@@ -1,3 +1,5 @@
+"""`bioel quantize` writes a smaller pipeline with its figures, and refuses a loss."""
+
 import json
 
 import pytest

@@ -1,5 +1,6 @@
 """`bioel link` that is interrupted: what is kept, and `--resume`, which goes on after it."""
 
+import io
 import json
 import os
 import signal
@@ -18,7 +19,11 @@ from spacy_bioel.export.rows import link_texts
 
 BIOEL = (sys.executable, "-m", "spacy_bioel")
 TEXTS = [f"Narcan and clonidine, document {i}." for i in range(40)]
-OUTPUTS = ["jsonl", "json", "csv", "tsv", "pubtator", "bioc.xml", "bioc.json", "html", "ann"]
+OUTPUTS = ["jsonl", "csv", "html", "ann"]
+OUTPUTS += [
+    pytest.param(suffix, marks=pytest.mark.slow)
+    for suffix in ("json", "tsv", "pubtator", "bioc.xml", "bioc.json", "parquet")
+]
 
 
 @pytest.fixture
@@ -50,7 +55,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 @needs("clinical")
-@pytest.mark.parametrize("suffix", [*OUTPUTS, "parquet"])
+@pytest.mark.parametrize("suffix", OUTPUTS)
 def test_interrupted_and_resumed_is_as_if_it_had_never_stopped(
     bioel, model, notes, tmp_path, stop, monkeypatch, suffix
 ):
@@ -123,27 +128,6 @@ def interrupted(bioel, model, notes, tmp_path, stop) -> Path:
     return tmp_path / "out.csv.partial"
 
 
-def test_without_resume_nothing_is_overwritten(bioel, model, notes, interrupted, monkeypatch):
-    monkeypatch.undo()
-    before = interrupted.read_bytes()
-    out = interrupted.with_suffix("")
-    shown = bioel("link", model, notes, "-o", out, status=2).err
-    assert shown.startswith(f"error: [B551] {interrupted} has 12 linked documents")
-    assert interrupted.read_bytes() == before and not out.exists()
-    interrupted.unlink()
-    bioel("link", model, notes, "-o", out)
-    assert out.exists() and not interrupted.exists()
-
-
-@pytest.mark.parametrize("argv", [(), ("--resume",)])
-def test_a_file_of_another_program_is_not_deleted(bioel, model, notes, tmp_path, argv):
-    other, out = tmp_path / "out.csv.partial", tmp_path / "out.csv"
-    other.write_text("My notes.\n")
-    shown = bioel("link", model, notes, "-o", out, *argv, status=2).err
-    assert f"[B556] {other} was not written by" in shown
-    assert other.read_text() == "My notes.\n" and not out.exists()
-
-
 def other_input(notes: Path) -> None:
     notes.write_text(notes.read_text().replace("document 7", "document 8"))
 
@@ -173,34 +157,11 @@ def test_input_that_was_corrected_or_grew_after_that_place(
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
-@needs("clinical")
-@pytest.mark.parametrize(
-    ("argv", "what"), [(("--context",), "--context"), (("--preset", "clinical"), "--preset")]
-)
-def test_other_options_are_refused(bioel, model, notes, interrupted, monkeypatch, argv, what):
-    monkeypatch.undo()
-    argv = ("link", model, notes, *argv, "--format", "text", "-o", interrupted.with_suffix(""))
-    shown = bioel(*argv, "--resume", status=2).err
-    assert "error: [B552]" in shown and what in shown
-
-
 def test_another_model_is_refused(bioel, model, notes, interrupted, monkeypatch):
     monkeypatch.undo()
     argv = ("link", model.parent / "kb", notes, "-o", interrupted.with_suffix(""))
     shown = bioel(*argv, "--resume", status=2).err
     assert "error: [B552]" in shown and "differs in: MODEL" in shown
-
-
-@pytest.mark.parametrize("end", [-1, -9, -200])
-def test_a_torn_last_line_is_linked_again(
-    bioel, model, notes, interrupted, monkeypatch, tmp_path, end
-):
-    monkeypatch.undo()
-    interrupted.write_bytes(interrupted.read_bytes()[:end])
-    bioel("link", model, notes, "-o", tmp_path / "whole.csv")
-    done = bioel("link", model, notes, "-o", tmp_path / "out.csv", "--resume")
-    assert "Continuing after the 11 linked documents" in done.err
-    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
 def test_an_error_after_hours_also_keeps_what_is_done(bioel, model, tmp_path):
@@ -240,14 +201,20 @@ def heed_interrupts() -> None:
 linux = pytest.mark.skipif(sys.platform != "linux", reason="signals and /proc")
 
 
+STOPPED = [(signal.SIGINT, 1), (signal.SIGKILL, 2)]
+STOPPED += [
+    pytest.param(number, n, marks=pytest.mark.slow)
+    for number, n in ((signal.SIGINT, 2), (signal.SIGTERM, 1), (signal.SIGTERM, 2))
+]
+
+
 @linux
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("n_process", [1, 2])
-def test_signals(model, tmp_path, number, n_process):
+@pytest.mark.parametrize(("number", "n_process"), STOPPED)
+def test_signals(bioel, model, tmp_path, monkeypatch, number, n_process):
     """A process that is stopped while it waits for more of a slow input, and then goes on."""
     out, partial = tmp_path / "out.jsonl", tmp_path / "out.jsonl.partial"
-    command = [*BIOEL, "link", str(model), "-", "-o", str(out), "--batch-size", "1"]
-    command += ["--n-process", str(n_process)]
+    argv = ["link", str(model), "-", "-o", str(out), "--batch-size", "1"]
+    command = [*BIOEL, *argv, "--n-process", str(n_process)]
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -270,16 +237,16 @@ def test_signals(model, tmp_path, number, n_process):
     assert not out.exists() and "Traceback" not in shown
     if number == signal.SIGINT:
         assert f"{partial} has " in shown and shown.count("\n") == 1
-    lines = "".join(f"{text}\n" for text in TEXTS).encode()
-    done = subprocess.run([*command, "--resume"], input=lines, capture_output=True, timeout=120)
-    assert done.returncode == 0 and b"40 documents, 80 mentions" in done.stderr
-    subprocess.run([*BIOEL, "link", model, "-", "-o", tmp_path / "whole.jsonl"], input=lines)
-    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
-    assert not partial.exists()
+    whole = tmp_path / "whole.jsonl"
+    for arguments in ([*argv, "--resume"], ["link", str(model), "-", "-o", str(whole)]):
+        lines = "".join(f"{text}\n" for text in TEXTS).encode()
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines), encoding="ascii"))
+        assert "40 documents, 80 mentions" in bioel(*arguments).err
+    assert out.read_bytes() == whole.read_bytes() and not partial.exists()
 
 
 @linux
-@pytest.mark.parametrize("kind", ["file", "pipe"])
+@pytest.mark.parametrize("kind", ["file", pytest.param("pipe", marks=pytest.mark.slow)])
 def test_progress_on_a_terminal(model, notes, tmp_path, kind):
     """The number of documents and the time left; what comes on stdin is not counted."""
     terminal, stderr = os.openpty()

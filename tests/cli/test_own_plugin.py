@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from kb_files import made_kb
 
 from spacy_bioel.types import Concept
@@ -14,10 +15,9 @@ FILE = re.compile(r'^```\w+ title="(.+?)"\n(.*?)^```$', re.M | re.S)
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "plugins.md"
 
 
+@pytest.mark.slow
 def test_the_package_of_the_page(tmp_path):
-    for title, text in re.findall(
-        r'^```\w+ title="(.+?)"\n(.*?)^```$', PAGE.read_text("utf8"), re.M | re.S
-    ):
+    for title, text in FILE.findall(PAGE.read_text("utf8")):
         (tmp_path / title).write_text(text, encoding="utf8")
     made_kb(tmp_path / "kb", [Concept("X:1", ("aspirin",)), Concept("X:2", ("fever",))])
     target = tmp_path / "installed"

@@ -267,8 +267,16 @@ def files(tmp_path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("command", ["link", "pubtator", "given", "convert", "evaluate", "build"])
+# Most faults are those of readers, which commands share.
+RUNS = [("pubtator", "bar.jsonl"), *((run, name) for run in ("link", "build") for name in FILES)]
+RUNS += [
+    pytest.param(run, name, marks=[pytest.mark.slow] * (run != "convert"))
+    for run in ("convert", "given", "evaluate")
+    for name in FILES
+]
+
+
+@pytest.mark.parametrize(("command", "name"), RUNS)
 def test_commands_on_bad_files(kb, files, name, command, capfd, caplog):
     caplog.set_level(logging.DEBUG)
     path = str(files / name)
