@@ -295,19 +295,20 @@ def _find_opened(fingerprint: str) -> Opened | None:
         return next((kb for kb in _OPENED if kb.fingerprint == fingerprint), None)
 
 
+@lru_cache(maxsize=1 << 16)  # texts mention the same few concepts again and again
+def _name_and_types(fingerprint: str, id: str) -> tuple[str, tuple[str, ...]]:
+    """Return the preferred name of a concept and its types. RAISES BioelError: [B320]"""
+    kb = opened(fingerprint)
+    row = kb.find(id)
+    return (kb.preferred_name(row), kb.types_of(row)) if row >= 0 else ("", ())
+
+
 def preferred_name(fingerprint: str, id: str) -> str:
     """Return the preferred name of a concept; "" if it is unknown or its KB is not open."""
     try:
-        return _read_preferred_name(fingerprint, id)
+        return _name_and_types(fingerprint, id)[0]
     except BioelError:
         return ""
-
-
-@lru_cache(maxsize=1 << 16)  # texts mention the same few concepts again and again
-def _read_preferred_name(fingerprint: str, id: str) -> str:
-    kb = opened(fingerprint)
-    row = kb.find(id)
-    return kb.preferred_name(row) if row >= 0 else ""
 
 
 def type_name(fingerprint: str, id: str) -> str:
@@ -315,17 +316,10 @@ def type_name(fingerprint: str, id: str) -> str:
     the species of a gene; else ""."""
     types: tuple[str, ...] = ()
     with suppress(BioelError):
-        types = _read_concept_types(fingerprint, id)
+        types = tuple(type for type in _name_and_types(fingerprint, id)[1] if ":" in type)
     with _OPENED_LOCK:
         kbs = [kb.fingerprint for kb in _OPENED] if types else []
     return next((name for type in types for kb in kbs if (name := preferred_name(kb, type))), "")
-
-
-@lru_cache(maxsize=1 << 16)
-def _read_concept_types(fingerprint: str, id: str) -> tuple[str, ...]:
-    kb = opened(fingerprint)
-    row = kb.find(id)
-    return tuple(type for type in kb.types_of(row) if ":" in type) if row >= 0 else ()
 
 
 def releases_of(fingerprint: str) -> tuple[str, ...]:

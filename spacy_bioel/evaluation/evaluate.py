@@ -313,7 +313,13 @@ def find_errors(
     for text, mentions, doc_links in zip(gold, golds, links, strict=True):
         if knowledge is None:
             mentions = [replace(mention, ids=()) for mention in mentions]
-        pairs = _given_pairs(mentions, doc_links) if given else pair_mentions(mentions, doc_links)
+        if given:
+            pairs: list[GoldLinkPair] = [
+                (m, link and replace(link, start=m.start, end=m.end, label=m.label))
+                for m, link in pair_by_offsets(mentions, doc_links)
+            ]
+        else:
+            pairs = pair_mentions(mentions, doc_links)
         retired = {  # mentions with a retired id
             current
             for original, current in zip(text.mentions, mentions, strict=True)
@@ -327,13 +333,6 @@ def find_errors(
         for error in sorted(errors, key=lambda e: (e.place.start, e.place.end, e.gold is None)):
             marks = _marks(error, knowledge, retired) if knowledge else ()
             yield replace(error, marks=tuple(marks))
-
-
-def _given_pairs(gold: Sequence[Mention], links: Sequence[Link]) -> list[GoldLinkPair]:
-    return [
-        (m, link and replace(link, start=m.start, end=m.end, label=m.label))
-        for m, link in pair_by_offsets(gold, links)
-    ]
 
 
 def pair_mentions(gold: Iterable[Mention], links: Iterable[Link]) -> list[GoldLinkPair]:

@@ -152,17 +152,14 @@ def _prf_scores(protocol: str, pairs: Sequence[GoldAndLinks], name: str, key: st
     scores: ScoreDict = {}
     for prefix in (name, key):
         scores |= {f"{prefix}_{letter}": value for letter, value in prf.items()}
-    labels = {item.label for pair in pairs for items in pair for item in items}
-    scores[f"{key}_per_type"] = {
-        label: _prf(_sum_counts(protocol, (_with_label(pair, label) for pair in pairs)))
-        for label in sorted(labels)
-    }
+    of_labels = scores[f"{key}_per_type"] = {}
+    for label in sorted({item.label for pair in pairs for items in pair for item in items}):
+        with_label = (
+            ([m for m in gold if m.label == label], [x for x in links if x.label == label])
+            for gold, links in pairs
+        )
+        of_labels[label] = _prf(_sum_counts(protocol, with_label))
     return scores
-
-
-def _with_label(pair: GoldAndLinks, label: str) -> GoldAndLinks:
-    gold, links = pair
-    return [m for m in gold if m.label == label], [x for x in links if x.label == label]
 
 
 def _prf(total: Counter[str]) -> dict[str, float]:

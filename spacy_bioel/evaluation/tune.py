@@ -153,11 +153,6 @@ class Prepared:
         return count_documents(texts, links, protocol=protocol, canonical=self._canonical)
 
 
-def _as_saved(fusion: Fusion, features: Sequence[str]) -> Fusion:
-    """Round weights as when saving them, so that measured and saved weights are identical."""
-    return Fusion.from_json(fusion.to_json(features), features)
-
-
 def weights_step(prepared: Prepared, name: str = "fusion") -> Choice:
     """Fit the linker's weights, so that a candidate's score is its probability of being right.
 
@@ -179,7 +174,9 @@ def weights_step(prepared: Prepared, name: str = "fusion") -> Choice:
         if not len(development.features):
             return None
         if len(development):
-            setattr(linker, name, _as_saved(fit(development), features))
+            # Rounded as when they are saved, so that measured and saved weights are identical.
+            fitted = fit(development).to_json(features)
+            setattr(linker, name, Fusion.from_json(fitted, features))
         return {"weights": name, "mentions": len(development)}
 
     unchanged = "the weights are unchanged: there is no string evidence"
