@@ -213,6 +213,16 @@ def run_config(folder: Path, config: str, *settings: str) -> set[str]:
 
 
 @pytest.mark.slow
+def test_hierarchical_config(prepared, checkpoint):
+    files = run_config(prepared, "hierarchical", "--vars.transformer", str(checkpoint))
+    assert {"multitask.json", "multitask.safetensors", "gazetteer.safetensors"} < files
+    tuned = read(prepared / "metrics/embedded/tuning.json")
+    names = [(one["protocol"], one["metric"]) for one in tuned["tuned"]]
+    given = ("gold", "accuracy@1_nil_ignored")
+    assert names == [given, given, ("end_to_end", "f1")]
+
+
+@pytest.mark.slow
 def test_generative_config(prepared):
     files = run_config(prepared, "generative")
     assert {"seq2seq.config.json", "seq2seq.model.safetensors", "seq2seq.tokenizer.json"} < files
