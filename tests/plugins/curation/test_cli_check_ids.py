@@ -38,48 +38,22 @@ def written(path: Path, text: str) -> Path:
     return path
 
 
-def test_nothing_is_wrong(check, tmp_path):
-    path = written(tmp_path / "a.md", "Seizure (HP:0001250), epileptic fit (HP:0001250)\n")
-    assert check(path) == (0, "", "2 ids: 1 agrees, 1 synonym.\n")
-
-
-def test_wrong_ids_are_listed_with_their_place(check, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "text", "options", "status", "shown", "said"), cases(__file__, "checks")
+)
+def test_what_a_check_shows(check, tmp_path, monkeypatch, name, text, options, status, shown, said):
     monkeypatch.chdir(tmp_path)  # the table would wrap a long path
-    path = written(Path("a.md"), "Seizure (HP:0001250)\n- Ataxia (HP:0001250)\n")
-    status, table, notes = check(path)
-    assert status == 1
-    assert (
-        "Ataxia" in table
-        and "HP:0001251 Ataxia (score 1.00)" in table
-        and "line 2, column 11" in table
-    )
-    assert notes == "2 ids: 1 agrees, 1 other concept.\n"
+    found, table, notes = check(written(Path(name), text), *options)
+    assert found == status
+    assert all(words in table for words in shown) and bool(table) == bool(shown)
+    assert all(words in notes for words in said)
+    assert notes.count("[W400]") == sum("prefix" in words for words in said)
 
 
 def test_ids_to_consider_have_no_score(check, tmp_path):
     check(written(tmp_path / "a.txt", "HP:0009998\n"), "-o", tmp_path / "a.csv")
     _, row = csv.reader((tmp_path / "a.csv").open(newline=""))
     assert row[2:5] == ["retired", "no replacement: ask a person", "HP:0001251 Ataxia"]
-
-
-def test_each_unknown_prefix_is_reported_once(check, tmp_path):
-    path = written(
-        tmp_path / "a.txt", "GO:0005515\nGO:0005516\nMONDO:0008541\nSeizure HP:0001250\n"
-    )
-    status, table, notes = check(path)
-    assert (status, table) == (0, "")
-    assert notes.count("[W400]") == 2 and "ids with the prefix GO: 2" in notes
-
-
-def test_spellings_of_a_prefix_are_reported_together(check, tmp_path):
-    path = written(tmp_path / "a.txt", "MeSH:D003924\nmesh:D003922\nSNOMED:12345678\nSCTID:1234567")
-    notes = check(path)[2]
-    assert notes.count("[W400]") == 2 and "the prefix MeSH: 2." in notes
-
-
-def test_names_are_shown_without_markup(check, tmp_path):
-    path = written(tmp_path / "a.md", "severe **ataxia gait** (HP:0001250)")
-    assert "severe ataxia gait" in check(path)[1]
 
 
 def test_tables_without_ids(check, tmp_path):
@@ -132,11 +106,6 @@ def test_csv_and_html(check, tmp_path):
     page = (tmp_path / "o.html").read_text("utf8")
     assert "<summary>Knowledge bases</summary><ul><li>" in page
     assert "&lt;b&gt;Ataxia" in page and "http://purl.obolibrary.org/obo/HP_0001251" in page
-
-
-def test_all_pairs(check, tmp_path):
-    path = written(tmp_path / "a.md", "Seizure (HP:0001250)\n")
-    assert "agrees" in check(path, "--all")[1]
 
 
 def test_folders_and_stdin(check, tmp_path, monkeypatch):

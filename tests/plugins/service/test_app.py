@@ -73,16 +73,11 @@ def test_one_text(client):
 
 
 @needs_check
-def test_check(client):
-    text = "Narcan (X:1).\nClonidine (X:1)"
-    first, second = client.post("/check", json={"text": text}).json()["findings"]
-    assert (first["verdict"], second["found"]["name"]) == ("synonym", "Naloxone")
+def test_a_route_that_is_registered_has_the_limits_of_texts(client):
     assert client.post("/check", json={"text": "x" * 51}).json()["code"] == "B386"
-    both = client.post("/check", json={"texts": ["X:1", text]}).json()["findings"]
-    assert [finding["text"] for finding in both] == [0, 1, 1] and both[1:] == [
-        finding | {"text": 1} for finding in (first, second)
-    ]
     assert client.post("/check", json={"texts": [""] * 4}).json()["code"] == "B383"
+    (finding,) = client.post("/check", json={"texts": ["a", "Narcan (X:1)"]}).json()["findings"]
+    assert (finding["text"], finding["verdict"]) == (1, "synonym")
 
 
 def test_a_text_that_fails_leaves_the_others_alone(client):

@@ -187,6 +187,9 @@ def test_routes(service, install):
     assert schema["description"] == "A text, or its parts."
     assert schema["additionalProperties"] is False
     assert "/link" in about["paths"] and "/size/concepts" in about["paths"]
+    metrics = client.get("/metrics").text
+    assert 'bioel_requests_total{route="/mentions",status="200"} 1.0' in metrics
+    assert "bioel_texts_total{" not in metrics  # calls are no texts
 
 
 @pytest.mark.parametrize("path", ["/size/concepts", "/mentions"])
@@ -204,15 +207,6 @@ def test_requests_to_routes_have_the_limits_of_all_requests(service, install, pa
     headers = {"Content-Type": "text/plain"}
     assert client.post(path, content="{}", headers=headers).json()["code"] == "B394"
     assert client.get(path).json()["code"] == "B381"
-
-
-def test_routes_are_measured_and_their_calls_are_no_texts(service, install):
-    install(routes=COUNTS)
-    client = client_of(service)
-    client.post("/mentions", json={"text": "Narcan"})
-    metrics = client.get("/metrics").text
-    assert 'bioel_requests_total{route="/mentions",status="200"} 1.0' in metrics
-    assert "bioel_texts_total{" not in metrics
 
 
 def test_while_the_pipeline_is_loading(nlp, install, started):
@@ -309,21 +303,16 @@ def test_tools_that_cannot_be_used_are_left_out(service, install, caplog):
 
 
 @pytest.mark.parametrize(
-    ("group", "noun", "make"),
-    [("routes", "route", client_of), ("tools", "agent tool", make_agent_tools)],
+    ("group", "name", "packages", "message"),
+    [
+        ("routes", "twice", ["second", "third"], "the route 'twice': third:count"),
+        ("tools", "twice", ["second", "third"], "the agent tool 'twice': third:count"),
+        ("routes", "link", ["third"], "'link': spacy_bioel.* and third. Unin"),
+        ("tools", "link_text", ["third"], "'link_text': spacy_bioel.* and third. Unin"),
+    ],
 )
-def test_two_packages_with_the_same_name_are_refused(service, install, group, noun, make):
-    install("second", **{group: {"twice": "third:count_concepts"}})
-    install("third", **{group: {"twice": "third:count_mentions"}})
-    with pytest.raises(BioelError, match=rf"\[B660\] .* register the {noun} 'twice': third:count"):
-        make(service)
-
-
-@pytest.mark.parametrize(
-    ("group", "name", "make"),
-    [("routes", "link", client_of), ("tools", "link_text", make_agent_tools)],
-)
-def test_names_of_the_service_are_its_own(service, install, group, name, make):
-    install(**{group: {name: "third:count_concepts"}})
-    with pytest.raises(BioelError, match=rf"\[B660\] .* '{name}': spacy_bioel.* and third. Unin"):
-        make(service)
+def test_names_that_are_taken(service, install, group, name, packages, message):
+    for package, function in zip(packages, ("count_concepts", "count_mentions"), strict=False):
+        install(package, **{group: {name: f"third:{function}"}})
+    with pytest.raises(BioelError, match=rf"\[B660\] .* {message}"):
+        (client_of if group == "routes" else make_agent_tools)(service)

@@ -92,16 +92,6 @@ def test_search_concepts(server):
     assert concept == {"id": "X:2", "name": "Clonidine", "matched": "Clonidine", "types": ["Drug"]}
 
 
-@pytest.mark.skipif(
-    "check_ids" not in registered_names(TOOLS), reason="the plugin `curation` is missing"
-)
-def test_check_ids(server):
-    _, found = call(server, "check_ids", text="Narcan (X:1), clonidine (X:1)")
-    assert (found["checked"], [f["name"] for f in found["findings"]]) == (2, ["clonidine"])
-    assert call(server, "check_ids", text="x" * 101)[1].startswith("[B386] The text has 101 char")
-    assert str(server.instructions).endswith(" Check your answer with check_ids.")
-
-
 @pytest.mark.parametrize(
     ("tool", "arguments", "message"),
     [
