@@ -1,3 +1,5 @@
+"""Fixtures of the six documents, for the contextual models."""
+
 import shutil
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""The cross-encoder: a score for each pair, learnt by heart, and checkpoints that are refused."""
+
 import json
 from pathlib import Path
 from typing import Any

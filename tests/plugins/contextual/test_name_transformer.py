@@ -1,3 +1,5 @@
+"""A transformer as name encoder: vectors of names, and checkpoints that are converted or refused."""
+
 import json
 import sys
 from functools import partial

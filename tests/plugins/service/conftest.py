@@ -1,3 +1,5 @@
+"""A small pipeline to serve, and services that end with the tests of a file."""
+
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

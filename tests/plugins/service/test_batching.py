@@ -1,3 +1,5 @@
+"""Requests share batches in turns, and each gets its own answers or errors."""
+
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass

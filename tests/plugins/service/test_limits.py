@@ -1,3 +1,5 @@
+"""Requests that are too large, too slow or too many are refused before they cost memory."""
+
 import asyncio
 import json
 from typing import Any

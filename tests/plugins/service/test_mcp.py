@@ -1,3 +1,5 @@
+"""Agents get links, concepts and searches, bounded, and messages without commands."""
+
 import asyncio
 import os
 import re

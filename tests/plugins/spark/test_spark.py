@@ -1,3 +1,5 @@
+"""Spark writes the links that one process writes, and says what it cannot do."""
+
 import json
 import os
 import shutil
