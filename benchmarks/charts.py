@@ -1,13 +1,13 @@
 """Draw the charts of README.md and docs/results.md from benchmarks/results.
 
 python -m benchmarks.charts writes docs/img/*.svg, as `python -m benchmarks.readme` does. The
-colours are those of the HTML pages, light and dark.
+colours are those of the HTML pages, light and dark. Commit 7afda652 has the code of
+small_corpora.svg, whose benchmark has answered its question.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
@@ -77,9 +77,6 @@ _SPEED: Sequence[_Panel] = (
         {"question": "memory", "metric": "value"},
     ),
 )
-_CORPORA = {"bionlp_cg_cells": "BioNLP CG", "ncbi_disease": "NCBI Disease", "nlm_gene": "NLM-Gene"}
-_SIZES = ("20", "50", "100", "200", "all")
-_TRAINED = {"ours": "fine_tuned", "scratch": "scratch"}
 
 
 def charts() -> Iterator[tuple[str, str]]:
@@ -100,14 +97,6 @@ def charts() -> Iterator[tuple[str, str]]:
             "Speed and memory of spacy-bioel and of scispaCy",
             _SPEED,
             "Medians of three alternating runs on two cores of an idle machine, no GPU.",
-        ),
-    )
-    yield (
-        "small_corpora",
-        _lines(
-            "F1 after training on few documents, from the starter and from scratch",
-            "Mention F1, strict, dev: means of three seeds, with the lowest and the highest.",
-            "No starter here was trained on the corpus that it is measured on.",
         ),
     )
 
@@ -132,29 +121,6 @@ def _bars(title: str, panels: Sequence[_Panel], *notes: str, end: float = 0) -> 
         )
         y += 48 + 26 * len(bars)
     return _picture(title, notes, height=y - 24, bars=drawn)
-
-
-def _lines(title: str, *notes: str) -> str:
-    """Draw a panel for each corpus: F1 over the number of documents, by the start of training."""
-    panels = []
-    for corpus, head in _CORPORA.items():
-        rows = pick(load("fine_tuning"), {"corpus": corpus, "protocol": "mention", "metric": "f1"})
-        # On the whole corpus, and not on the corpora that a pipeline may forget.
-        rows = [r for r in rows if not r.get("subset") and r.get("measured", corpus) == corpus]
-        lines = {
-            kind: [
-                {"place": place, "size": size, "value": round(fmean(found), 2)}
-                | {"low": min(found), "high": max(found)}
-                for place, size in enumerate(_SIZES)
-                if (found := [r["value"] for r in pick(rows, {"system": system, "size": size})])
-            ]
-            for kind, system in _TRAINED.items()
-        }
-        (as_it_is,) = pick(rows, {"system": "starter"})
-        panels.append({"title": head, "lines": lines, "as_it_is": as_it_is["value"]})
-    lowest = min(p["low"] for panel in panels for ps in panel["lines"].values() for p in ps)
-    about = {"lines": panels, "sizes": _SIZES, "ticks": ticks_of([lowest, 100])}
-    return _picture(title, notes, height=330, **about)
 
 
 def _picture(title: str, notes: Sequence[str], *, height: int, **drawn: Any) -> str:

@@ -25,7 +25,6 @@ MODULES = {
     "linking": ["linking"],
     "main_jobs": ["main_jobs"],
     "names": ["names"],
-    "no_labels": ["no_labels"],
     "rivals": ["documents"],
     "screenshots": ["screenshots"],
     "starter": ["starter", "starter_speed"],
