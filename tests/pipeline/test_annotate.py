@@ -1,14 +1,16 @@
-"""Links, gold mentions and mentions to link, on a Doc."""
+"""Tokens, links, gold mentions and mentions to link, on a Doc."""
 
 from dataclasses import replace
 
 import pytest
+import spacy
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 from tiny import blank, examples
 
-from spacy_bioel.corpus import text_to_doc
+from spacy_bioel.corpus import read_texts, text_to_doc
 from spacy_bioel.doc import (
+    Alignment,
     GoldSpan,
     add_gold,
     get_links,
@@ -208,3 +210,26 @@ def test_mentions_to_link(mentions, with_group, expected):
     if with_group:
         doc.spans["bioel"] = [Span(doc, 1, 3, label="Y")]
     assert [span.text for span in mention_spans(doc, mentions)] == expected
+
+
+def test_it_comes_back_with_the_pipeline(tmp_path):
+    nlp = blank()
+    text = "a naloxone-induced [3H] 100mg"
+    expected = ["a", "naloxone", "-", "induced", "[", "3H", "]", "100", "mg"]
+    from_bytes = spacy.blank("en").from_bytes(nlp.to_bytes())
+    nlp.to_disk(tmp_path / "nlp")
+    for copy in (from_bytes, spacy.load(tmp_path / "nlp")):
+        assert [token.text for token in copy.make_doc(text)] == expected
+
+
+@pytest.mark.realdata
+def test_bc5cdr_loses_less_than_one_mention_in_a_thousand(data_folder):
+    nlp, total = blank(), Alignment()
+    for name in ("CDR_TrainingSet.PubTator.txt", "CDR_DevelopmentSet.PubTator.txt"):
+        (path,) = data_folder.rglob(name)
+        for text in read_texts(path, prefix="MESH"):
+            doc, alignment = text_to_doc(nlp, text)
+            assert doc.text == text.text
+            total.add(alignment)
+    assert total.n == 18976
+    assert len(total.lost) / total.n < 0.001

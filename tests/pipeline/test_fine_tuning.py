@@ -14,7 +14,7 @@ from spacy.tokens import DocBin, Span
 from spacy.training import loop
 from spacy.training.initialize import init_nlp
 from spacy.util import load_config, resolve_dot_names
-from test_detector_kinds import KINDS, make_detector
+from test_mention_detector import KINDS, make_detector
 from thinc.api import Config
 from tiny import DETECTOR, blank, examples, linking_nlp
 
