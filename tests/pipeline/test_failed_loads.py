@@ -239,8 +239,10 @@ def test_a_saved_config_has_no_paths_of_its_machine(kb_folder, tmp_path):
     assert nlp.config["components"]["bioel_linker"]["kb"] == str(kb_folder)
     loaded: Any = spacy.load(tmp_path / "m").get_pipe("other")
     assert [part.path.name for part in loaded.kb.parts] == ["kb.0", "kb.1"]
-    linking_nlp(kb_folder, include_kb=False).to_disk(tmp_path / "without")
+    linking_nlp(kb_folder, ["aspirin"], include_kb=False).to_disk(tmp_path / "without")
     assert str(kb_folder) in (tmp_path / "without" / "config.cfg").read_text("utf8")
+    assert not (tmp_path / "without" / "bioel_linker" / "kb").exists()
+    assert ents(spacy.load(tmp_path / "without")("aspirin")) == [("aspirin", "MESH:D001241")]
 
 
 def test_after_initialising_again(saved, texts, tmp_path):
@@ -263,9 +265,6 @@ def test_garbage_collection_goes_on_after_a_failed_load(kb_folder):
     assert gc.isenabled()
 
 
-WHEN = ("before", "after")
-
-
 def test_saved_with_its_knowledge_base(kb_folder, tmp_path):
     shutil.copytree(kb_folder, tmp_path / "kb")
     nlp = linking_nlp(tmp_path / "kb", label_types={"Thing": ["Disease"]})
@@ -285,12 +284,6 @@ def test_saved_with_its_knowledge_base(kb_folder, tmp_path):
     assert cui(spacy.load(tmp_path / "again")) == "MESH:D003139"
 
 
-def test_saved_without_its_knowledge_base(kb_folder, tmp_path):
-    linking_nlp(kb_folder, ["aspirin"], include_kb=False).to_disk(tmp_path / "m")
-    assert not (tmp_path / "m" / "bioel_linker" / "kb").exists()
-    assert ents(spacy.load(tmp_path / "m")("aspirin")) == [("aspirin", "MESH:D001241")]
-
-
 def test_the_same_is_saved_before_and_after_the_first_use(kb_folder, tmp_path):
     nlp = linking_nlp(kb_folder, ["aspirin"])
     nlp.to_disk(tmp_path / "before")
@@ -298,7 +291,7 @@ def test_the_same_is_saved_before_and_after_the_first_use(kb_folder, tmp_path):
     assert ents(nlp("aspirin")) == [("aspirin", "MESH:D001241")]
     nlp.to_disk(tmp_path / "after")
     assert nlp.get_pipe("bioel_linker").to_bytes() == before
-    for when in WHEN:
+    for when in ("before", "after"):
         assert {path.name for path in (tmp_path / when / "bioel_linker").iterdir()} == {
             *["alias_table.json", "cfg.json", "embeddings.safetensors", "fusion.json", "kb"],
             *["manifest.json", "model.safetensors", "tokenizer.json"],

@@ -112,12 +112,17 @@ def test_training_starts_from_an_encoder(kb_folder, tmp_path, texts):
     assert linker.fingerprint != first.fingerprint
 
 
-def test_a_small_knowledge_base_is_searched_as_a_whole_while_training(kb_folder, texts):
-    nlp = make_linker(kb_folder, texts, pool_names=4)
-    linker = nlp.get_pipe("bioel_linker")
-    for _ in range(2):
-        assert len(linker.generator.names.vectors) == linker.kb.n_names == 75
-        nlp.update(examples(nlp, texts), sgd=nlp.create_optimizer())
+def test_a_knowledge_base_that_is_small_or_fits_into_the_pool_is_searched_as_a_whole(
+    kb_folder, texts, monkeypatch
+):
+    for pool_names, encode_on_load in ((4, searches.ENCODE_ON_LOAD), (80, 10)):
+        monkeypatch.setattr(searches, "ENCODE_ON_LOAD", encode_on_load)
+        nlp = make_linker(kb_folder, texts, pool_names=pool_names)
+        linker = nlp.get_pipe("bioel_linker")
+        for _ in range(2):
+            with warnings.catch_warnings(action="error"):
+                assert len(linker.generator.names.vectors) == linker.kb.n_names == 75
+            nlp.update(examples(nlp, texts), sgd=nlp.create_optimizer())
 
 
 def test_training_with_a_large_knowledge_base_ends_when_it_is_encoded(
@@ -132,16 +137,6 @@ def test_training_with_a_large_knowledge_base_ends_when_it_is_encoded(
         assert len(linker.generator.names.vectors) == 4
     linker.encode_kb(linker.kb)
     assert len(linker.generator.names.vectors) == 75
-
-
-def test_a_large_knowledge_base_that_fits_into_the_pool_needs_no_vectors(
-    kb_folder, texts, monkeypatch
-):
-    monkeypatch.setattr(searches, "ENCODE_ON_LOAD", 10)
-    nlp = make_linker(kb_folder, texts, pool_names=80)
-    nlp.update(examples(nlp, texts), sgd=nlp.create_optimizer())
-    with warnings.catch_warnings(action="error"):
-        assert len(nlp.get_pipe("bioel_linker").generator.names.vectors) == 75
 
 
 def test_predictions_between_updates_use_the_current_weights(kb_folder, texts):
@@ -204,11 +199,6 @@ def test_less_than_half_is_a_warning_with_the_likely_prefix(ids_kb, caplog, coun
     (message,) = caplog.messages
     assert message.startswith("[W340] Only 1 of ") and "gold ids in dev" in message
     assert hint in message and "look like MESH:D0" in message and next(iter(counts)) in message
-
-
-def test_none_is_an_error_with_the_likely_prefix(ids_kb):
-    with pytest.raises(BioelError, match=r"\[B077\] 0 of 3 gold ids .* try --prefix MESH"):
-        check_gold_ids(ids_kb, {"D1": 2, "D2": 1}, "dev")
 
 
 def test_at_most_forty_characters_of_an_id_are_shown(ids_kb):

@@ -127,8 +127,10 @@ def test_a_training_that_goes_on_adds_to_its_page(tmp_path):
     assert points_of(path)["score"] == [(20, 30)]
 
 
-def test_a_loss_that_is_not_a_number(tmp_path):
+def test_a_training_without_an_evaluation_or_with_a_loss_that_is_not_a_number(tmp_path):
     path = tmp_path / "training.html"
+    open_page(path)[1]()
+    assert "There is no evaluation yet." in path.read_text("utf8")
     log, close = open_page(path)
     log(info(0, 0, 4, (math.nan, 1.5), score=0.1, bioel_link_f=0.1))
     log(info(20, 0, 4, (math.inf, 1.5), score=0.2, bioel_link_f=0.2))
@@ -137,12 +139,6 @@ def test_a_loss_that_is_not_a_number(tmp_path):
     log, _ = open_page(path, done=40)
     log(info(0, 0, 4, (3, 1.5), score=0.1))
     assert points_of(path)["mentions"] == [(40, 3)]
-
-
-def test_a_training_without_an_evaluation(tmp_path):
-    _, close = open_page(tmp_path / "training.html")
-    close()
-    assert "There is no evaluation yet." in (tmp_path / "training.html").read_text("utf8")
 
 
 def test_the_page_in_a_browser(tmp_path):
