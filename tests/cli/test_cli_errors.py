@@ -10,7 +10,6 @@ from xml.etree import ElementTree
 
 import pytest
 from browser import check_page, chromium
-from commands import Bioel
 
 from spacy_bioel.cli.error_files import COLUMNS, EXAMPLES_PER_KIND
 
@@ -191,68 +190,6 @@ def test_of_many_errors_the_page_shows_some_of_the_whole_corpus(bioel, model, tm
     assert text.count("<article>") == EXAMPLES_PER_KIND
     assert f"50 of 150 are shown, spread over the corpus; all are in {rows}." in text
     assert "document d147" in text and "document d1<" not in text
-
-
-def test_errors_of_given_mentions(bioel, model, gold, tmp_path):
-    out = tmp_path / "errors.tsv"
-    command = ("evaluate", model, gold, "--prefix", "MESH", "--protocol", "gold", "--errors", out)
-    bioel(*command)
-    found = [(row["kind"], row["string"]) for row in read_table(out, "\t")]
-    assert found == [
-        ("wrong_id", "Hypertension"),
-        ("not_nil", "clonidine"),
-        ("nil_first_right", "Narcan pills"),
-    ]
-
-
-def scores(bioel: Bioel, *argv: object) -> dict[tuple[str, str], tuple[float, int]]:
-    rows = bioel("evaluate", *argv, "--protocol", "gold", "--json", "-").json
-    return {(r["metric"], r["label"]): (r["value"], r["n"]) for r in rows}
-
-
-def test_labels_and_prefixes_of_the_corpus(bioel, model, tmp_path):
-    path = tmp_path / "gold.jsonl"
-    mentions = [
-        {"start": 0, "end": 6, "label": "Drug", "ids": ["D009270"]},
-        {"start": 11, "end": 20, "label": "Medicine", "ids": ["MESH:D003000"]},
-        {"start": 24, "end": 36, "label": "Sign", "ids": ["6973"]},
-    ]
-    text = {"id": "1", "text": "Narcan and clonidine or Hypertension.", "mentions": mentions}
-    path.write_text(json.dumps(text), encoding="utf8")
-    as_one = ("--label", "Drug=Chemical", "--label", "Medicine=Chemical")
-    found = scores(bioel, model, path, "--prefix", "Drug=MESH:", "--prefix", "X", *as_one)
-    assert found["accuracy@1", "Chemical"] == (100.0, 2)
-    assert found["accuracy@1", "Sign"] == (0.0, 1)  # X:6973
-    found = scores(bioel, model, path, "--prefix", "MESH", "--label", "Sign=", *as_one)
-    assert set(found) >= {("accuracy@1", "Chemical"), ("accuracy@1", "")}
-    assert found["accuracy@1", ""] == (100.0, 2)
-
-
-def test_ids_bare_by_nature_get_no_prefix(bioel, model, tmp_path):
-    """A CUI of UMLS has none, also where --prefix is for the other ids."""
-    mentions = [
-        {"start": 0, "end": 6, "label": "Drug", "ids": ["UMLS:C0027358"]},
-        {"start": 11, "end": 20, "label": "Drug", "ids": ["D003000"]},
-    ]
-    path, out = tmp_path / "gold.jsonl", tmp_path / "errors.jsonl"
-    text = {"id": "1", "text": "Narcan and clonidine.", "mentions": mentions}
-    path.write_text(json.dumps(text), encoding="utf8")
-    options = ("--prefix", "MESH", "--protocol", "gold", "--errors", out)
-    bioel("evaluate", model, path, *options)
-    (error,) = map(json.loads, out.read_text("utf8").splitlines())
-    assert (error["gold_ids"], error["marks"]) == (["C0027358"], ["missing"])
-
-
-def test_what_a_corpus_annotates(bioel, model, corpus, tmp_path):
-    """Names of the knowledge base have its types as labels: D and C."""
-    out = tmp_path / "errors.tsv"
-    options = ("--prefix", "MESH", "--label", "Chemical=", "--label", "Species=")
-    options += ("--label", "Disease=C", "--errors", out)
-    bioel("evaluate", model, corpus, *options)
-    kinds = [row["kind"] for row in read_table(out, "\t")]
-    assert kinds == ["spurious", "spurious", "spurious", "missed"]
-    bioel("evaluate", model, corpus, *options, "--annotates", "C")
-    assert [row["kind"] for row in read_table(out, "\t")] == ["missed"]
 
 
 def test_labels_that_the_pipeline_does_not_have(bioel, model, corpus, monkeypatch):

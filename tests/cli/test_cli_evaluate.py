@@ -1,6 +1,5 @@
 """`bioel evaluate` counts what its protocols define, and warns of gold that cannot count."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -15,8 +14,7 @@ from spacy_bioel.cli.inputs import find_linker
 from spacy_bioel.corpus import docs_to_bin
 from spacy_bioel.evaluation.run import link_bare_texts, link_gold_mentions
 from spacy_bioel.files import fingerprint_folder
-from spacy_bioel.kb.build import build_kb
-from spacy_bioel.types import AnnotatedText, Concept, Mention
+from spacy_bioel.types import AnnotatedText, Mention
 
 
 def scores(bioel: Bioel, *argv: object) -> dict[tuple[str, str, str], dict]:
@@ -57,78 +55,6 @@ def test_end_to_end_and_gold(bioel, model, corpus, tmp_path):
         "neleval": "strong_link_match",
     }
     assert len(gold["kb_fingerprint"]) == 32 and len(gold["model_fingerprint"]) == 16
-
-
-def test_figures_for_links_mean_nothing_without_gold_ids(bioel, model, write, caplog):
-    mention = {"start": 0, "end": 8, "label": "Chemical"}
-    gold = write(json.dumps({"text": "Naloxone helps.", "mentions": [mention]}), "d.jsonl")
-    scores(bioel, model, gold, "--protocol", "end_to_end")
-    (message,) = caplog.messages
-    assert message.startswith("[W372] ") and "d.jsonl: no gold mention has an id" in message
-
-
-def test_another_kb_changes_the_answers(bioel, model, corpus, tmp_path, caplog):
-    build_kb([Concept("MESH:D006973", ("Pressure disease",))], tmp_path / "kb")
-    rows = scores(bioel, model, corpus, "--protocol", "gold", "--kb", tmp_path / "kb")
-    (message,) = caplog.messages
-    assert message.startswith("[W340] Only 2 of 5 gold ids in ")
-    gold = rows["gold", "accuracy@1", ""]
-    # Of 5 only "pressure disease" is found; three ids are not in this knowledge base.
-    assert gold["value"] == pytest.approx(20.0)
-    assert gold["details"]["missing_from_kb"] == 3
-
-
-def test_another_kb_for_one_label(bioel, by_label, corpus, tmp_path):
-    build_kb([Concept("MESH:D009270", ("Pressure disease", "Hypertension"))], tmp_path / "kb")
-    values = [
-        scores(bioel, by_label, corpus, "--protocol", "gold", *kb)["gold", "accuracy@1", label]
-        for kb in ((), ("--kb", f"Disease={tmp_path / 'kb'}"))
-        for label in ("Chemical", "Disease")
-    ]
-    chemical, disease, *changed = [row["value"] for row in values]
-    assert changed == [chemical, 0] and disease > 0
-
-
-@pytest.mark.parametrize("declared", [True, False])
-def test_labels_that_no_prediction_has(bioel, model, corpus, tmp_path, caplog, declared):
-    """The names of a knowledge base have its types as labels, here C and D."""
-    gold, options = (
-        corpus,
-        ["--annotates", "Chemical", "--label", "Disease=", "--label", "Species="],
-    )
-    protocol = "--protocol", "end_to_end"
-    if declared:
-        mention = {"start": 0, "end": 6, "label": "Chemical", "ids": ["MESH:D009270"]}
-        record = {"text": "Narcan", "mentions": [mention], "annotates": ["Chemical"]}
-        (tmp_path / "gold.jsonl").write_text(json.dumps(record))
-        gold, options = tmp_path / "gold.jsonl", []
-    assert scores(bioel, model, gold, *options, *protocol)["end_to_end", "f1", ""]["value"] == 0
-    (message,) = (text for text in caplog.messages if "[W457]" in text)
-    assert "labelled Chemical" in message and "--label Chemical=LABEL" in message
-    assert "leave --annotates out" in message
-    caplog.clear()
-    rename = ["--label", "Chemical=D", *(["--annotates", "D", *options[2:]] if options else [])]
-    rows = scores(bioel, model, gold, *rename, *protocol)
-    assert rows["end_to_end", "f1", ""]["value"] > 0 and "W457" not in caplog.text
-    assert scores(bioel, model, corpus, *protocol)["end_to_end", "f1", ""]["value"] > 0
-    assert "W457" not in caplog.text
-
-
-def test_table_for_people(bioel, model, corpus):
-    done = bioel("evaluate", model, corpus, "--prefix", "MESH")
-    table = [" ".join(line.split()) for line in done.out.replace("│", " ").splitlines()]
-    expected = ("end_to_end recall 80.00", "gold accuracy@1 80.00", "gold mrr 100.00")
-    for start in (*expected, "gold accuracy@1_nil_ignored 100.00"):
-        assert any(line.startswith(f"{start} ") for line in table)
-    assert "normalised" not in done.out
-    # Names that are found in the text have no label; given mentions have.
-    of_labels = [line for line in table if "Chemical" in line or "Disease" in line]
-    assert {line.split()[0] for line in of_labels} == {"gold"}
-    for note in (
-        *("end_to_end: gold mentions without an id (NIL): 1\n", "end_to_end: offsets: "),
-        *("seed: 0", "kb_fingerprint: "),
-    ):
-        assert f"\n{note}" in f"\n{done.err}"
 
 
 def test_gold_in_a_span_group_of_the_user(bioel, model, tmp_path, caplog):

@@ -51,20 +51,6 @@ def test_a_full_disk_leaves_what_was_there(bioel, model, notes, tmp_path, option
     assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
 
 
-@pytest.mark.parametrize(
-    ("command", "name"),
-    [("convert", "gold.spacy"), ("convert", "gold.jsonl"), ("kb build", "kb")],
-)
-def test_a_full_disk_leaves_nothing_behind(bioel, corpus, concepts_file, tmp_path, command, name):
-    arguments = (corpus, tmp_path / name)
-    if command == "kb build":
-        arguments = (tmp_path / name, concepts_file)
-    with full_disk():
-        shown = bioel(*command.split(), *arguments, status=2).err
-    assert shown.startswith("error: [B") and shown.count("\n") == 1
-    assert sorted(tmp_path.iterdir()) == sorted([corpus, concepts_file])
-
-
 @pytest.mark.parametrize("argv", [("-o",), ("-o", "-", "-o")])
 def test_a_path_below_a_file(bioel, model, notes, tmp_path, argv):
     (tmp_path / "file").touch()

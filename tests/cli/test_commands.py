@@ -80,6 +80,11 @@ def test_command(name, request, bioel, concepts_file, corpus, monkeypatch, caplo
             assert match(step["json"], done.json), done.out
         if "rows" in step:
             assert match(step["rows"], done.rows), done.out
+        for key, value in step.get("scores", {}).items():
+            protocol, metric, *label = key.split()
+            of = {"protocol": protocol, "metric": metric, "label": "".join(label)}
+            (row,) = (row for row in done.json if of.items() <= row.items())
+            assert row["value"] == pytest.approx(value), key
         files = step.get("files", {})
         for file, expected in files.items():
             check_file(file, expected)
