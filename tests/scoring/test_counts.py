@@ -39,10 +39,12 @@ def count(protocol: str, gold: str, links: str) -> dict[str, float]:
         ("end_to_end_any", "0-9=A|B 10-12=C|D 20-22=E", "0-9=A|B 10-12=C 20-22=F", 2, 3, 2, 3),
         # Two predictions agree with one gold mention: both are right, and 1 of 1 gold is found.
         ("end_to_end_any", "0-4=A|B", "0-4=A 0-4=B", 2, 2, 1, 1),
+        ("end_to_end_any", "0-4=A 0-4=C", "0-4=A 0-4=C", 2, 2, 2, 2),
         # Pairs are one to one, the longest overlap first: (0-10, 3-9), (9-12, 8-12). 0-2 finds
         # gold 0-10 taken.
         ("partial_binary", "0-10=A 9-12=A 20-25=B", "0-2=A 3-9=A 8-12=A 20-25=C", 2, 4, 2, 3),
         ("partial_binary", "0-5=A", "5-8=A", 0, 1, 0, 1),
+        ("partial_binary", "0-9=A", "0-5=A 0-5=A", 1, 1, 1, 1),  # duplicates collapse
         # Fractional: all pairs, only with equal ids. systems.md: system [1,10], [2,2] against gold
         # [1,3], [8,10] (inclusive), one id. Predicted: 3/10 (either gold) + 1/1 + 0; gold: 3/3 +
         # 3/3, the second by [1,10].
@@ -69,6 +71,7 @@ def test_mentions_without_ids_are_counted_apart():
     ("gold", "links", "right", "widened", "not_predicted"),
     [
         ("0-10=A 22-25=B", "0-10=A 20-25=B 20-25=X/C", 2, 1, 0),  # covered by a wider link
+        ("22-25=B", "18-25=X 20-25=B", 1, 1, 0),  # by the shortest of them
         ("0-10=A 2-5=A", "0-10=A", 1, 0, 1),  # the link of another gold mention is not reused
         ("0-4=A/C 0-4=B/D", "0-4=B/D 0-4=A/C", 2, 0, 0),  # equal offsets, told apart by label
     ],
