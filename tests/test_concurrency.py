@@ -240,7 +240,7 @@ def test_first_use_by_four_processes(small_starter):
 
 # -- One pipeline in many threads -----------------------------------------------------------------
 
-N_THREADS, N_TEXTS = 8, 16
+N_THREADS, N_TEXTS = 4, 8
 SIX = Path(__file__).parent / "data" / "six.PubTator.txt"
 Rows = list[list[tuple]]
 
@@ -252,13 +252,13 @@ def rows(docs) -> Rows:
     ]
 
 
-def test_eight_threads_give_the_serial_result():
-    """128 documents, in threads that all begin at once with a pipeline that is cold."""
+def test_threads_give_the_serial_result():
+    """32 documents, in threads that all begin at once with a pipeline that is cold."""
     words = [text.text for text in read_pubtator(SIX)]
     # Each different, so that the threads find little that is kept.
     texts = [f"{words[i % 6]} Case {i}." for i in range(N_TEXTS)]
     expected = rows(spacy_bioel.load().pipe(texts, batch_size=16))
-    assert sum(map(len, expected)) > 60
+    assert sum(map(len, expected)) > 30
     nlp = spacy_bioel.load()
     barrier = Barrier(N_THREADS)
 
@@ -269,4 +269,4 @@ def test_eight_threads_give_the_serial_result():
         return sum(one == expected[i] for one, i in zip(found, order, strict=True))
 
     with ThreadPoolExecutor(N_THREADS) as pool:
-        assert sum(pool.map(work, range(N_THREADS))) == 128
+        assert sum(pool.map(work, range(N_THREADS))) == N_THREADS * N_TEXTS
