@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 import srsly
 from spacy.language import Language
-from spacy.tokens import Doc, SpanGroup
+from spacy.tokens import Doc, Span, SpanGroup
 from tiny import blank
 
 import spacy_bioel
@@ -94,8 +94,8 @@ class Cases:
             found = spans_of(doc, labels)
             doc.spans["bioel"] = SpanGroup(
                 doc,
-                spans=[doc.char_span(*doc_place(doc, span), label=span[2]) for span in found],
-                attrs={"scores": [span[3] for span in found]},
+                spans=[Span(doc, start, end, label=label) for start, end, label, _ in found],
+                attrs={"scores": [probability for *_, probability in found]},
             )
         return doc
 
@@ -129,12 +129,6 @@ def spans_of(doc: Doc, labels: Labels) -> list[ScoredSpan]:
             if (span := doc.char_span(*match.span())) is not None:
                 found.append((span.start, span.end, name, probability))
     return sorted(found)
-
-
-def doc_place(doc: Doc, span: ScoredSpan) -> tuple[int, int]:
-    """Return the characters of a span."""
-    part = doc[span[0] : span[1]]
-    return part.start_char, part.end_char
 
 
 def check(case: Mapping[str, Any], checks: Mapping[str, Callable[..., Any]]) -> None:
