@@ -8,6 +8,7 @@ from datetime import date, datetime
 import pytest
 from athena import write_athena
 from commands import command
+from tables import cases
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.export.formats import format_of
@@ -78,22 +79,11 @@ def test_the_cells_of_a_row(kb):
     }
 
 
-CONTEXTS = [
-    (Context(), "Y", "present", ""),
-    (Context(historical=True), "Y", "past", "historical=true"),
-    (Context(uncertain=True), "N", "present", "uncertain=true"),
-    (Context(hypothetical=True), "N", "present", "conditional=true"),
-    (Context(experiencer="family"), "N", "present", "subject=family"),
-    (Context(negated=True, experiencer="family", relative="mother"), "N", "present",
-     "negated=true;subject=mother"),
-    (Context(historical=True, experiencer="other"), "N", "past", "historical=true;subject=other"),
-    (None, "", "", ""),  # unknown, if the context was not determined
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("context, exists, temporal, modifiers", CONTEXTS)
+@pytest.mark.parametrize("context, exists, temporal, modifiers", cases(__file__, "note_nlp"))
 def test_what_the_text_says(kb, context, exists, temporal, modifiers):
-    (row,) = rows_of(linked(kb, "SNOMED:22298006", context=context))
+    """Nothing, if the context was not determined or is in doubt."""
+    found = None if context is None else Context(**context)
+    (row,) = rows_of(linked(kb, "SNOMED:22298006", context=found))
     said = row["term_exists"], row["term_temporal"], row["term_modifiers"]
     assert said == (exists, temporal, modifiers)
 

@@ -1,4 +1,4 @@
-"""A transformer as name encoder: vectors of names, and checkpoints that are converted or refused."""
+"""A transformer as name encoder: vectors of names, and checkpoints that are refused."""
 
 import json
 import sys
