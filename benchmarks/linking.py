@@ -24,6 +24,7 @@ from spacy.language import Language
 from spacy.training import Example
 from spacy.vocab import Vocab
 
+import benchmarks.spelling  # noqa: F401 - registers searches
 from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import CANDIDATES, KEY, blank, dev, only, scored
 from spacy_bioel.corpus import read_docs
@@ -68,15 +69,21 @@ class System:
     evidence (tuple): The evidence it uses, of `evidence.EVIDENCE`.
     ranks_by (tuple): Groups of similarities, of names and of training strings. The system ranks by
         the sum over groups of the greatest in a group. (): fitted weights.
+    ngram_search (str): Its n-gram search.
     """
 
     evidence: tuple[str, ...]
     ranks_by: tuple[tuple[str, ...], ...] = ()
+    ngram_search: str = "spacy-bioel.Ngrams.v1"
 
 
+_NGRAM, _DENSE = ("ngram", "alias_ngram"), ("dense", "alias_dense")
 SYSTEMS = {
     "exact": System(("exact", "alias_table"), (("exact", "alias_table"),)),
-    "dense": System(("dense", "alias_table"), (("dense", "alias_dense"),)),
+    "tfidf": System(("ngram", "alias_table"), (_NGRAM,), "spacy-bioel.Tfidf.v1"),
+    "bm25": System(("ngram", "alias_table"), (_NGRAM,), "spacy-bioel.BM25.v1"),
+    "dense": System(("dense", "alias_table"), (_DENSE,)),
+    "biosyn": System(("ngram", "dense", "alias_table"), (_NGRAM, _DENSE), "spacy-bioel.Tfidf.v1"),
     "lexical": System(("exact", "alias_table", "ngram", "prior")),
     "rescnn": System(EVIDENCE),
 }
@@ -151,6 +158,7 @@ def make_pipeline(
     nlp = blank()
     config = {
         "kb": f"kb/{corpus}",
+        "ngram_search": {"@misc": system.ngram_search},
         "evidence": {name: name in system.evidence for name in EVIDENCE},
         "entities": {"composites": None} if system.ranks_by else {},
         "coherence": 0.0 if system.ranks_by else 1.0,

@@ -25,6 +25,7 @@ MODULES = {
     "linking": ["linking"],
     "main_jobs": ["main_jobs"],
     "names": ["names"],
+    "probing": ["probing"],
     "rivals": ["documents"],
     "screenshots": ["screenshots"],
     "starter": ["starter", "starter_speed"],
