@@ -189,6 +189,17 @@ def test_a_mixture_says_what_each_document_annotates(types):
     assert corpora.load_spec(mixture)["label_types"] == label_types
 
 
+def test_development_documents_of_one_corpus_are_not_trained_on_by_another(types):
+    # By its id, this one is for development; BC5CDR has it for training.
+    with gzip.open(types / "gnormplus.PubTator.txt.gz", "at") as file:
+        file.write("1|t|Aspirin and fever\n1|a|Aspirin  relieves flu.\n\n")
+    mixture = "bc5cdr+gnormplus"
+    corpora.fetch(mixture, data=str(types))
+    for split, expected in (("train", ["9"]), ("dev", ["2", "7", "1"])):
+        path = corpora.find_split(mixture, split)
+        assert [text.id for text in read_texts_jsonl(path)] == expected
+
+
 def test_development_documents_are_trained_on_in_the_end(types, monkeypatch):
     def texts(mixture: str, split: str) -> list[str]:
         corpora.fetch(mixture, data=str(types))
