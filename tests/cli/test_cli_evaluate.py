@@ -22,41 +22,6 @@ def scores(bioel: Bioel, *argv: object) -> dict[tuple[str, str, str], dict]:
     return {(row["protocol"], row["metric"], row["label"]): row for row in rows}
 
 
-def test_end_to_end_and_gold(bioel, model, corpus, tmp_path):
-    options = ("--protocol", "gold", "--protocol", "strict", "--seed", 5)
-    rows = scores(bioel, model, corpus, *options)
-    # Linked gold: 5. The names find Naloxone, clonidine, Narcan and Hypertension, all right:
-    # the gold id of Naloxone is retired, and is compared as the current one.
-    assert rows["end_to_end", "precision", ""]["value"] == 100.0
-    assert rows["end_to_end", "recall", ""]["value"] == pytest.approx(80.0)
-    assert rows["end_to_end", "recall", ""]["n"] == 5
-    assert rows["end_to_end", "recall", ""]["details"]["nil_gold"] == 1
-    # Given the mentions: "pressure disease" is found by its spelling, but left NIL as too unsure;
-    # "rats" is rightly NIL.
-    gold = rows["gold", "accuracy@1", ""]
-    assert (gold["value"], gold["n"]) == (pytest.approx(80.0), 5)
-    assert rows["gold", "accuracy@1", "Disease"]["value"] == pytest.approx(50.0)
-    assert rows["gold", "accuracy@1_nil_ignored", ""]["value"] == 100.0
-    assert rows["gold", "nil_accuracy", ""]["value"] == 100.0
-    assert rows["gold", "mrr_normalised", "Disease"]["value"] == 100.0
-    ranks = {metric for _, metric, _ in rows if metric.startswith("recall@")}
-    assert ranks == {"recall@1", "recall@5"}
-    assert (gold["candidates"], rows["end_to_end", "f1", ""]["candidates"]) == (5, 0)
-    assert gold["details"]["missing_from_kb"] == 0
-    assert (gold["seed"], gold["model"]) == (5, str(model))
-    assert rows["end_to_end", "f1", ""]["rules"] == {
-        "offsets": "equal",
-        "label": "ignored",
-        "ids": "equal sets",
-        "counted": "distinct spans with ids",
-        "nil": "NIL gold and NIL predictions are excluded separately",
-        "composites": "correct if the predicted ids are exactly its ids",
-        "retired": "replaced by current ids on both sides",
-        "neleval": "strong_link_match",
-    }
-    assert len(gold["kb_fingerprint"]) == 32 and len(gold["model_fingerprint"]) == 16
-
-
 def test_gold_in_a_span_group_of_the_user(bioel, model, tmp_path, caplog):
     nlp = spacy.load(model)
     doc = nlp.make_doc("Narcan or clonidine")

@@ -1,7 +1,6 @@
 """`bioel link`: what it reads, and the formats that it writes; `bioel convert`."""
 
 import gzip
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from spacy.tokens import DocBin
 from tiny import needs
 
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.io.formats import read_corpus
 
 
 @pytest.fixture()
@@ -84,32 +82,6 @@ def test_a_folder_of_texts(bioel, model, tmp_path):
     }
     one = bioel("link", model, folder / "e.txt.gz", "--preset", "clinical").json
     assert (one["id"], found_in(one)) == ("e", [("Narcan", "MESH:D009270")])
-
-
-def test_one_run_writes_several_formats(bioel, model, notes, tmp_path):
-    names = ["a.pubtator", "a.bioc.xml", "a.bioc.json", "a.jsonl", "a.ann"]
-    more = ["a.json", "a.csv", "a.html"]
-    outputs = [part for name in [*names, *more] for part in ("-o", tmp_path / name)]
-    bioel("link", model, notes, *outputs)
-    for name in names:
-        found = [
-            (text.id, [(m.start, m.end, m.label, m.ids) for m in text.mentions])
-            for text in read_corpus(tmp_path / name)
-        ]
-        assert found == [
-            ("1", [(0, 6, "D", ("MESH:D009270",))]),
-            ("3", []),
-            ("4", [(0, 9, "D", ("MESH:D003000",)), (14, 20, "D", ("MESH:D009270",))]),
-        ]
-    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
-    assert json.loads((tmp_path / "a.json").read_text()) == rows
-    line = (tmp_path / "a.csv").read_text().splitlines()[1]
-    assert line.startswith("1,0,6,Narcan,D,MESH:D009270,Naloxone,Narcan,0.95")
-    page = (tmp_path / "a.html").read_text()
-    assert (
-        '"name": "Narcan", "evidence": "exact", "preferred": "Naloxone"' in page
-        and "Nothing here." in page
-    )
 
 
 def test_convert_to_spacy_and_back(bioel, corpus, tmp_path):

@@ -4,10 +4,12 @@ import gzip
 from pathlib import Path
 
 import pytest
-from io_cases import load
+import srsly
+from io_cases import HERE, load
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.formats import (
+    CORPUS_FORMATS,
     detect_corpus_format,
     detect_ontology_format,
     read_corpus,
@@ -17,6 +19,7 @@ from spacy_bioel.io.jsonl import read_texts_jsonl, write_texts_jsonl
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 DETECT = {"corpus": detect_corpus_format, "ontology": detect_ontology_format}
+STARTS = srsly.read_yaml(HERE / "strings.yml")["starts"]
 # The first file of each section that names a format, and for options has none.
 FILES = {
     name: case
@@ -34,31 +37,13 @@ def test_good_files_are_recognised(name, tmp_path):
     assert DETECT[kind](path) == (format[0] if format else "table")
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (" " * 70_000 + "\n1|t|Flu\n1|a|\n", "pubtator"),  # leading white space is skipped
-        ("<?xml version='1.0'?><!DOCTYPE collection SYSTEM 'BioC.dtd'>\n<collection>", "bioc-xml"),
-        ('{"source": "", "infons": {},\n "documents": [{"id": "1"}]}', "bioc-json"),
-        ('{"id": "1", "text": "Flu: the \\"documents\\" [1]"}\n', "jsonl"),
-        ("T1\tDisease 0 3;5 7\tFlu it\n", "brat"),
-        ('<?xml version="1.0"?>\n<Ontology xmlns="http://x">', "owl"),
-        ('<rdf:RDF xmlns="http://x">', "owl"),
-        ('{"graphs": []}', "owl"),
-        ("<SupplementalRecordSet>", "mesh"),
-        ('<?xml version="1.0"?>\n<!DOCTYPE x>\n<DescriptorRecordSet>', "mesh"),
-        ("# CTD\n#\n# Fields:\n# DiseaseName\tDiseaseID\tSynonyms\n", "ctd"),
-        ("#AlleleID\tType\tName\tGeneID\n", "clinvar"),
-        ("#tax_id\tGeneID\tSymbol\tLocusTag\n", "ncbi-gene"),
-        ('{"id": "D1", "replaced_by": "D2"}', "jsonl"),
-        ("# made by hand\nid\tname\nD1\tflu\n", "table"),
-        ("id,name\n", "table"),
-    ],
-)
-def test_formats_are_recognised_by_their_start(write, content, expected):
-    corpora = ("pubtator", "bioc-xml", "bioc-json", "brat")
-    of_corpus = expected in corpora or '"text"' in content
-    assert DETECT["corpus" if of_corpus else "ontology"](write(content)) == expected
+@pytest.mark.parametrize("format", STARTS)
+def test_formats_are_recognised_by_their_start(write, format):
+    detect = DETECT["corpus" if format.split()[0] in CORPUS_FORMATS else "ontology"]
+    detect = DETECT["ontology"] if format == "jsonl" else detect
+    for content in STARTS[format]:
+        for start in ("", " " * 70_000):  # leading white space is skipped
+            assert detect(write(start + content)) == format.split()[0]
 
 
 @pytest.mark.parametrize("suffix", [".ann", ".txt"])

@@ -5,13 +5,15 @@ import io
 import zipfile
 
 import pytest
+import srsly
 import zstandard
-from io_cases import PACK
+from io_cases import HERE, PACK
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.io.jsonl import read_json
 from spacy_bioel.io.open import Place, curie, iter_xml, numbered_lines, parse_ids, unique_names
 
+STRINGS = srsly.read_yaml(HERE / "strings.yml")
 PROBLEM = "{path}: found {found}"
 
 
@@ -116,42 +118,14 @@ def test_documents_that_are_not_text(write, content, found, name):
         list(numbered_lines(path))
 
 
-@pytest.mark.parametrize(
-    ("raw", "prefix", "expected"),
-    [
-        ("D003920", "MESH", "MESH:D003920"),
-        (" D003920 ", "", "D003920"),
-        ("MESH:D003920", "MESH", "MESH:D003920"),
-        ("mesh:D003920", "", "MESH:D003920"),
-        ("OMIM:261600", "MESH", "OMIM:261600"),
-        ("261600", "MESH", "OMIM:261600"),
-        ("261600", "SNOMED", "SNOMED:261600"),
-        ("UMLS:C0011849", "", "C0011849"),
-        ("Cellosaurus:CVCL_0132", "", "CVCL_0132"),
-        ("C0011849", "UMLS", "C0011849"),
-        ("HP:0001250", "MESH", "HP:0001250"),
-        ("DO:DOID:0001816", "MESH", "DOID:0001816"),
-        ("", "MESH", ""),
-        ("7", "EQ:", "EQ:7"),
-        ("EQ:7", "EQ:", "EQ:7"),
-        ("261600", "MESH:", "OMIM:261600"),
-    ],
-)
+@pytest.mark.parametrize(("raw", "prefix", "expected"), STRINGS["curies"])
 def test_curie(raw, prefix, expected):
     assert curie(raw, prefix) == expected
 
 
-@pytest.mark.parametrize(
-    ("raw", "expected"),
-    [
-        ("D1+D2;D3,D1|D2", ("MESH:D1", "MESH:D2", "MESH:D3")),
-        ("300322+OMIM:102600", ("OMIM:300322", "OMIM:102600")),
-        ("D1|-1", ("MESH:D1",)),
-        *((nil, ()) for nil in ("-1", "", "-", "NIL", "CUI-less")),
-    ],
-)
+@pytest.mark.parametrize(("raw", "expected"), STRINGS["ids"].items())
 def test_parse_ids(raw, expected):
-    assert parse_ids(raw, "MESH") == expected
+    assert parse_ids(raw, "MESH") == tuple(expected)
 
 
 def test_unique_names_keep_their_order():
