@@ -17,7 +17,8 @@ def canonical(id: str) -> str:
 
 def test_reliability():
     def scored(start: int, score: float, id: str, *ids: str) -> Link:
-        return Link(start, start + 4, "D", ids, (Candidate(id, score),))
+        candidates = Candidate(id, score), Candidate(canonical(id), 0.1)  # of the same concept
+        return Link(start, start + 4, "D", ids, candidates)
 
     text = AnnotatedText("1", "cold cold cold cold", (GOLD, Mention(5, 9, "D", ("A",))))
     links = [
@@ -35,6 +36,8 @@ def test_reliability():
     # (1 * |0.3 - 0| + 2 * |0.94 - 0.5|) / 3
     assert of_all.n == 3 and of_all.calibration_error == pytest.approx(1.18 / 3)
     assert reliability([text], [[]]).calibration_error == 0.0
+    (last,) = reliability([text], [[scored(0, 1.0, "A", "A")]]).bins
+    assert (last.low, last.high) == (0.9, 1.0)
 
 
 def linked(start: int, *scored: tuple[str, float]) -> Link:
