@@ -52,23 +52,27 @@ def reliability(
     predicted: Sequence[Sequence[Link]],
     *,
     canonical: Callable[[str], str] = str,
+    on_gold_borders: bool = False,
 ) -> Reliability:
     """Compare the scores of first candidates with their accuracy, including those of NIL links.
 
     A first candidate is right if a gold mention with the same offsets has this id and no other.
     Predictions with several ids, or without candidates, are left out.
 
+    on_gold_borders (bool): Use only predictions with the same offsets as a gold mention.
     RAISES BioelError: [B080] if the numbers of documents differ.
     """
     points: dict[int, list[tuple[float, bool]]] = {}
     for mentions, links in zip(*canonicalise(gold, predicted, canonical), strict=True):
+        gold_offsets = {(m.start, m.end) for m in mentions}
         gold_links = {(m.start, m.end, m.ids) for m in mentions}
         for link in links:
             if link.candidates and len(link.ids) < 2:
                 first = link.candidates[0]
-                is_right = (link.start, link.end, (first.id,)) in gold_links
-                number = min(int(first.score * BINS), BINS - 1)
-                points.setdefault(number, []).append((first.score, is_right))
+                if not on_gold_borders or (link.start, link.end) in gold_offsets:
+                    is_right = (link.start, link.end, (first.id,)) in gold_links
+                    number = min(int(first.score * BINS), BINS - 1)
+                    points.setdefault(number, []).append((first.score, is_right))
     bins = []
     for number, in_bin in sorted(points.items()):
         score = sum(score for score, _ in in_bin) / len(in_bin)
