@@ -54,23 +54,35 @@ def names(
     symbols: Annotated[Path | None, typer.Option(help="Table of short names.")] = None,
     show: Annotated[list[str] | None, typer.Option(help="Subsets whose errors to show.")] = None,
 ) -> Iterator[Row]:
-    texts = [*_symbols(symbols), *_expected(), *(text for name in LISTS for text in _list(name))]
-    outcomes: dict[str, Counter[str]] = defaultdict(Counter)
-    for nlp, of_nlp in ((load_model(model), texts), (_own_pipeline(), list(_list(OWN)))):
+    counted: dict[str, Counter[str]] = defaultdict(Counter)
+    pairs = ((load_model(model), list(records(symbols))), (own_pipeline(), list(own_records())))
+    for nlp, of_nlp in pairs:
         docs = nlp.pipe(record["text"] for _, record in of_nlp)
         for doc, (subset, record) in zip(docs, of_nlp, strict=True):
-            for name, outcome, seen in _outcomes(subset, record, list(doc.spans["bioel"])):
-                outcomes[name][outcome] += 1
+            for name, outcome, seen in outcomes(subset, record, list(doc.spans["bioel"])):
+                counted[name][outcome] += 1
                 if outcome != "right" and name in (show or ()):
                     typer.echo(f"{name}, {outcome}: {seen} in {doc.text!r}")
-    for subset, counts in outcomes.items():
+    for subset, counts in counted.items():
         n = counts.total()
         metrics = ("wrong",) if subset.endswith(NEVER) else ("right", "wrong", "missed")
         shares = {metric: 100 * counts[metric] / n for metric in metrics}
         yield from rows_of(system, shares, subset=subset, n=n)
 
 
-def _outcomes(
+def records(symbols: Path | None) -> Iterator[Text]:
+    """Yield the texts of all lists for the starter, and those of a table of short names."""
+    yield from _symbols(symbols)
+    yield from _expected()
+    for name in LISTS:
+        yield from _list(name)
+
+
+def own_records() -> Iterator[Text]:
+    yield from _list(OWN)
+
+
+def outcomes(
     subset: str, record: dict[str, Any], spans: list[Span]
 ) -> Iterator[tuple[str, str, str]]:
     """Yield a subset, an outcome and what was found for each mention and text that is not one."""
@@ -143,7 +155,7 @@ def _symbols(path: Path | None) -> Iterator[Text]:
             yield "short names", {"text": sentence.format(name, name), "mentions": [mention]}
 
 
-def _own_pipeline() -> Any:
+def own_pipeline() -> Any:
     """Return a pipeline that finds the names of own_names.csv, and nothing else."""
     folder = Path(tempfile.mkdtemp()) / OWN
     columns = {"id": "Code", "name": "Label"}

@@ -34,23 +34,21 @@ def question(
 ) -> Callable[[Callable[Asked, Iterable[Row]]], Callable[Asked, None]]:
     """Record the rows that a function yields in benchmarks/results/FILE.json.
 
-    key (Sequence[str]): Rows replace those with the same values in these fields, even if the
-        function fails later. Without a key, they replace the whole file.
+    key (Sequence[str]): Each row replaces one with the same values in these fields as soon as it
+        is measured. Without a key, the rows replace the whole file.
     """
 
     def decorate(ask: Callable[Asked, Iterable[Row]]) -> Callable[Asked, None]:
         @wraps(ask)
         def run(*args: Asked.args, **kwargs: Asked.kwargs) -> None:
             rows: list[Row] = []
-            try:
-                for row in ask(*args, **kwargs):
-                    rows.append({"question": file} | about() | row)
-                    fields = [f"{k} {v}" for k, v in row.items() if k not in _ABOUT and v != ""]
-                    shown = [rows[-1][name] for name in ("question", "system", "metric")]
-                    typer.echo(f"{', '.join([*shown, *fields])}: {row['value']:,}")
-            finally:
-                if key and rows:
-                    add(file, rows, key=key)
+            for row in ask(*args, **kwargs):
+                rows.append({"question": file} | about() | row)
+                fields = [f"{k} {v}" for k, v in row.items() if k not in _ABOUT and v != ""]
+                shown = [rows[-1][name] for name in ("question", "system", "metric")]
+                typer.echo(f"{', '.join([*shown, *fields])}: {row['value']:,}")
+                if key:
+                    add(file, rows[-1:], key=key)
             if not key:
                 save(file, rows)
 

@@ -16,6 +16,7 @@ from spacy_bioel.errors import BioelError
 
 # Module -> its benchmarks.
 MODULES = {
+    "ablations": ["ablations"],
     "adversarial": ["adversarial"],
     "assertion": ["statuses"],
     "end_to_end": ["end_to_end", "main_job"],

@@ -90,9 +90,8 @@ def variants_forms(
         links = link_bare_texts(nlp, find_linker(nlp), [AnnotatedText(d.id, d.text) for d in texts])
         right: dict[tuple[str, str, str], list[bool]] = {}
         for document, found in zip(texts, links, strict=True):
-            is_last = blake2b(document.id.encode(), digest_size=8).digest()[-1] % 4 == 3
-            for protocol, metric, is_right in _judged(document, found):
-                for subset in ("", "last quarter" if is_last else "others"):
+            for protocol, metric, is_right in judged(document, found):
+                for subset in ("", "last quarter" if is_unread(document) else "others"):
                     right.setdefault((subset, protocol, metric), []).append(is_right)
         about = {"corpus": path.name.split(".")[0], "system": "ours", "seed": 0, "note": note}
         for (subset, protocol, metric), values in right.items():
@@ -105,7 +104,12 @@ def variants_forms(
             }
 
 
-def _judged(document: Document, links: Sequence[Link]) -> Iterator[tuple[str, str, bool]]:
+def is_unread(document: Document) -> bool:
+    """Whether errors in a document were only read when the grammar was complete."""
+    return blake2b(document.id.encode(), digest_size=8).digest()[-1] % 4 == 3
+
+
+def judged(document: Document, links: Sequence[Link]) -> Iterator[tuple[str, str, bool]]:
     """Yield protocol, metric and whether our value is right, for each gold fact on variants."""
     text = document.text
     variants = [a for a in document.annotations if re.search(r"\|\w|^rs\d|RS#", a.info)]

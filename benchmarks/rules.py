@@ -1,0 +1,254 @@
+"""The rules, lists and tables of names that `benchmarks/ablations.py` turns off, one at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from spacy_bioel.entities import species, usual_names, variant_grammar
+from spacy_bioel.entities.variant_grammar import REWRITES, VARIANT_FORMS
+from spacy_bioel.models.fusion import Fusion
+from spacy_bioel.text.normalize import normalize_name
+
+
+class Rule(NamedTuple):
+    """A rule and how to turn it off.
+
+    lines (int): Of code, with its tables in code; files of data are not counted.
+    off (Mapping): What replaces the functions and tables that stand for it, by path.
+    unseen (Sequence[str]): Corpora and lists that it was not written from; none: there are no such.
+    evidence (bool): It knows something that a model may use, whatever it earns as a decision.
+    fresh (bool): What rules know about a knowledge base depends on it.
+    ranks (bool): The candidates of strings depend on it.
+    probe (Callable | None): Only documents for whose text this changes are linked again.
+    """
+
+    name: str
+    lines: int
+    off: Mapping[str, Any]
+    unseen: Sequence[str] = ()
+    evidence: bool = False
+    fresh: bool = False
+    ranks: bool = False
+    probe: Callable[[str], Any] | None = None
+
+
+LISTS = tuple(
+    f"list: {name}" for name in ("short names", "expected", "genes in abstracts",
+                                 "no false friends", "definitions")
+)  # fmt: skip
+GENES = ("nlm_gene", "gnormplus", "tmvar3_genes", "cg", *LISTS)
+# The weights and members that were fitted or chosen on training documents of the gene corpora.
+FITTED_GENES = ("tmvar3_genes", "cg", *LISTS)
+UNREAD = ("tmvar3 facts, unread", "cg")
+LISTED = ("list: own names",)
+_NEVER = re.compile(r"(?!)")
+
+
+def _same(doc: object, spans: Any, *_: object) -> Any:
+    return spans
+
+
+def _nothing(*_: object, **__: object) -> tuple[()]:
+    return ()
+
+
+def _usual(keep: Callable[[usual_names.UsualName], bool]) -> Callable[[], Any]:
+    kept = {name: usual for name, usual in usual_names.usual_names().items() if keep(usual)}
+    return lambda: kept
+
+
+def _variants(text: str) -> list[Any]:
+    """Return the variants in a text with the changes that they describe."""
+    places = variant_grammar.find_variants(text)
+    return [(place, variant_grammar.read_variant(text, *place)) for place in places]
+
+
+def _weights_without(feature: str) -> Callable[[], Fusion]:
+    weights = species.default_weights()
+    direct = np.where([name == feature for name in species.SPECIES_FEATURES], 0.0, weights.direct)
+    return lambda: replace(weights, direct=direct)
+
+
+def _pattern_without(row: int) -> re.Pattern[str]:
+    """Return the pattern of variants without a form."""
+    letters = [form.letters for form in VARIANT_FORMS]
+    whole = "|".join(letters)
+    others = "|".join(letters[:row] + letters[row + 1 :])
+    return re.compile(variant_grammar._VARIANT.pattern.replace(whole, others))
+
+
+def _not_revealed(ranking: Any, *_: object, nil_threshold: float | None = None) -> Any:
+    settings = ranking.generator.state.settings
+    return ranking, ranking._decide(
+        settings.nil_threshold if nil_threshold is None else nil_threshold
+    )
+
+
+RULES = [
+    Rule("usual names", 105, {"entities.usual_names.usual_names": dict}, FITTED_GENES),
+    Rule("usual names: members of families", 4,
+         {"entities.usual_names.usual_names": _usual(lambda u: len(u.symbols) < 2)}, FITTED_GENES),
+    Rule("usual names: that are no genes", 5,
+         {"entities.usual_names.usual_names": _usual(lambda u: bool(u.symbols))}, FITTED_GENES),
+    Rule("usual names: need words for genes", 6,
+         {"entities.usual_names.usual_names": _usual(lambda u: not u.needs_context)}, FITTED_GENES),
+    Rule("words for genes beside a name", 36,
+         {"entities.usual_names.is_beside_gene_words": lambda *_: False}, GENES, evidence=True),
+    Rule("codes", 33, {"entities.codes.is_code": lambda *_: False}, GENES, evidence=True),
+    Rule("proteins called by chemicals", 35, {"entities.usual_names.with_proteins": _same}, GENES),
+    Rule("cell lines before 'cells'", 30, {"entities.usual_names.with_cell_lines": _same}, GENES),
+    Rule("everyday words", 42, {"entities.genes.Genes._drop_everyday_words": lambda s, d, spans: spans},
+         GENES, evidence=True),
+    Rule("other meanings", 40, {"entities.genes.Genes._drop_other_meanings": lambda s, d, spans: spans},
+         GENES, evidence=True),
+    Rule("defined as something else", 14,
+         {"entities.homonyms.HomonymResolver.is_no_gene": lambda *_: False}, GENES, evidence=True),
+    Rule("short forms that mostly mean something else", 14,
+         {"dictionary.unambiguous.other_short_forms": frozenset}, FITTED_GENES, evidence=True),
+    Rule("other spellings", 45,
+         {"entities.genes.other_spellings": lambda name: [normalize_name(name)]}, GENES),
+    Rule("other spellings: words after", 6, {"entities.genes._AFTER_GENE": _NEVER}, GENES),
+    Rule("other spellings: words before", 6, {"entities.genes._BEFORE_GENE": _NEVER}, GENES),
+    Rule("other spellings: joined words", 5, {"entities.genes._MAX_JOINED_WORDS": 1}, GENES),
+    Rule("other spellings: letters and digits apart", 2,
+         {"entities.genes._LETTER_DIGIT_BORDER": _NEVER}, GENES),
+    Rule("prefixes of organisms", 9, {"entities.species.ORGANISM_PREFIX": _NEVER,
+                                      "entities.genes.ORGANISM_PREFIX": _NEVER}, GENES),
+    Rule("prefixes of organisms: h counts 8 times", 5,
+         {"entities.species._ORGANISM_OF_PREFIX":
+          {k: (id, 1.0) for k, (id, _) in species._ORGANISM_OF_PREFIX.items()}}, GENES),
+    Rule("genes of other organisms by symbol", 25,
+         {"entities.genes._add_genes_by_symbol": _nothing}, GENES),
+    Rule("orthologs of cattle, pigs, ...", 95,
+         {"entities.organism_genes.ortholog_organisms": lambda *_: {}}, GENES),
+    Rule("genes of flies, worms, yeasts", 85,
+         {"entities.organism_genes.with_organism_genes": _same}, GENES),
+    Rule("genes of flies: common words", 25,
+         {"entities.organism_genes._is_named_gene": lambda *_: False}, GENES),
+    Rule("genes of flies: alleles", 2, {"entities.organism_genes._ALLELE": _NEVER}, GENES),
+    Rule("homonyms", 150,
+         {"entities.homonyms.HomonymResolver.resolve": lambda s, c, *_, **__: c}, FITTED_GENES),
+    Rule("homonyms: other names", 8, {"entities.homonyms._OTHER_NAME_WEIGHT": 0.0}, FITTED_GENES),
+    Rule("homonyms: words of longer names", 25,
+         {"entities.homonyms._LONG_NAME_WEIGHT": 0.0}, FITTED_GENES),
+    Rule("homonyms: names of homologs", 8, {"entities.homonyms._HOMOLOG_NAME_WEIGHT": 0.0}, FITTED_GENES),
+    Rule("homonyms: publications", 10, {"entities.homonyms._PUBLICATIONS_WEIGHT": 0.0}, FITTED_GENES),
+    Rule("homonyms: doubtful short names", 17,
+         {"entities.homonyms.HomonymResolver._is_doubtful": lambda *_: False}, FITTED_GENES),
+    Rule("genes with the short name of a chemical", 14,
+         {"entities.genes.Genes._chemical_of": lambda *_: ""}, GENES),
+    Rule("organisms by words", 28, {"entities.species.organism_words": _nothing}, GENES),
+    Rule("organisms by words: domestic animals", 13, {"entities.species._animals": dict}, GENES),
+    Rule("organisms by words: species_words.json", 10,
+         {"entities.species._organism_pattern": lambda: (_NEVER, [])}, GENES),
+    Rule("microbes have hosts", 22, {"entities.species.is_microbe": lambda *_: False}, GENES),
+    Rule("symbols of bacteria", 4, {"entities.species._BACTERIAL_SYMBOL": _NEVER}, GENES),
+    Rule("experimental systems", 22,
+         {"entities.species.is_experimental_system": lambda *_: False}, GENES),
+    Rule("organism after 'in', 'of', 'from'", 13, {"entities.species._GENE_TO_ORGANISM": _NEVER}, GENES),
+    *(
+        Rule(f"species assignment: {feature}", 3,
+             {"entities.species.default_weights": _weights_without(feature)}, GENES)
+        for feature in species.SPECIES_FEATURES
+    ),
+    Rule("chemicals: short forms in brackets", 95,
+         {"entities.chemicals.Chemicals._definitions": lambda *_: {}}),
+    Rule("chemicals: measures are no short forms", 5, {"entities.chemicals._NOT_A_CHEMICAL": _NEVER}),
+    Rule("composites", 230, {"entities.composites.split_composite": lambda mention: []}, GENES),
+    Rule("composites: further members", 60,
+         {"entities.composites.end_with_members": lambda text, start, end: end}, GENES),
+    Rule("composites: numbers without hyphens", 12, {"entities.composites._MORE_NUMBERS": _NEVER}, GENES),
+    Rule("composites: letters", 6, {"entities.composites._MORE_LETTERS": _NEVER}, GENES),
+    Rule("composites: ranges", 10, {"entities.composites._MEMBER_RANGE": _NEVER}, GENES),
+    Rule("composites: fixed coordinations", 6, {"entities.composites._FIXED_COORDINATION": _NEVER}),
+    Rule("composites: shared parts of words", 42,
+         {"entities.composites._with_whole_words": lambda segments: segments}, GENES),
+    Rule("composites: word prefixes", 8, {"entities.composites._WORD_PREFIX": _NEVER}),
+    Rule("composites: 'other'", 2, {"entities.composites._OTHER": _NEVER}),
+    Rule("composites: cost of readings", 36, {"entities.composites._cost": lambda *_, **__: 0.0}),
+    Rule("shorthand", 121, {"entities.shorthand.Shorthand.rewrite": lambda s, strings, kb, seen: strings,
+                            "entities.shorthand.Shorthand.short_forms": lambda s, doc: {}}, ranks=True),
+    *(
+        Rule(f"variants: {form.name}", 2, {"entities.variant_grammar._VARIANT": _pattern_without(i)},
+             UNREAD, probe=_variants)
+        for i, form in enumerate(VARIANT_FORMS)
+    ),
+    Rule("not variants", 3, {"entities.variant_grammar._NOT_VARIANTS": _NEVER}, (*UNREAD, *GENES),
+         probe=_variants),
+    *(
+        Rule(f"variants: rewrite {i}: {rewrite.before} to {rewrite.after}", 1,
+             {"entities.variant_grammar.REWRITES": REWRITES[:i] + REWRITES[i + 1 :]}, UNREAD, probe=_variants)
+        for i, rewrite in enumerate(REWRITES)
+    ),
+    Rule("variants: known genes", 6, {"entities.variant_notation._GENE_BEFORE": _NEVER,
+                                      "entities.variant_notation._GENE_AFTER": _NEVER}, UNREAD, probe=_variants),
+    Rule("variants: mitochondria", 4, {"entities.variant_notation._MITOCHONDRIA": _NEVER}, UNREAD, probe=_variants),
+    Rule("variants: words for the level", 9,
+         {"entities.variant_notation._PROTEIN_OR_BASES": _NEVER}, UNREAD, probe=_variants),
+    Rule("variants: texts with codons only", 20,
+         {"entities.variant_notation._has_only_codons": lambda text: False}, UNREAD, probe=_variants),
+    Rule("variants: no bands of chromosomes", 2,
+         {"entities.variant_grammar._CYTOGENETIC": _NEVER}, UNREAD, probe=_variants),
+    Rule("variants: rs number after", 5, {"entities.variants._RS_AFTER": _NEVER}, UNREAD, probe=_variants),
+    Rule("variants: rs number before", 3, {"entities.variants._RS_BEFORE": _NEVER}, UNREAD, probe=_variants),
+    Rule("variants: symbols with a prefix", 8, {"entities.variants._PREFIXED_SYMBOL": _NEVER}, UNREAD, probe=_variants),
+    Rule("variants: gene of the same change", 18,
+         {"entities.variants._change_at": lambda *_: None}, UNREAD, probe=_variants),
+    Rule("variants: gene beside them", 14,
+         {"entities.variants.VariantGenes._next_to": lambda *_: None}, UNREAD, probe=_variants),
+    Rule("variants: plausible ones only", 12,
+         {"entities.variants._is_plausible": lambda *_: True}, UNREAD, probe=_variants),
+    Rule("mentions: smoothing over the document", 24,
+         {"mentions.selection.smooth_over_document": lambda doc, spans, weight: list(spans)}, GENES),
+    Rule("mentions: trimming of markup and denials", 22,
+         {"mentions.selection.trim_borders": lambda doc, spans: list(spans)}),
+    Rule("mentions: pairs of brackets", 4, {"mentions.selection._BRACKETS": _NEVER}, GENES),
+    Rule("mentions: short forms that the document defines", 26,
+         {"mentions.selection.add_defined_forms": lambda doc, spans: list(spans)}, GENES),
+    Rule("mentions: texts in capitals", 16,
+         {"dictionary.unambiguous.is_in_capitals": lambda text: False}),
+    Rule("unambiguous names", 290,
+         {"dictionary.unambiguous.UnambiguousNames.add_to": lambda s, docs, spans, *_, **__: list(spans)},
+         GENES),
+    Rule("unambiguous names: instead of a mention without a concept", 45,
+         {"linking.decide.Ranking.revealed": _not_revealed}, GENES),
+    Rule("unambiguous names: typing errors", 18,
+         {"dictionary.unambiguous._without_slips": lambda token: token}),
+    Rule("unambiguous names: annotation rates of strings", 12,
+         {"dictionary.unambiguous.annotation_counts": lambda *_: (0, 0)}, GENES, evidence=True),
+    Rule("unambiguous names: annotation rates of kinds", 25,
+         {"dictionary.unambiguous.name_kinds": lambda *_: ["none"]}, GENES),
+    Rule("unambiguous names: never the genes of other organisms", 4,
+         {"dictionary.unambiguous._HUMAN": "none"}, GENES, fresh=True),
+    Rule("unambiguous names: single words that are no genes", 5,
+         {"dictionary.unambiguous.annotation_rate": lambda *_: 1.0}, GENES),
+    Rule("names: everyday.txt", 6, {"dictionary.unambiguous.everyday_words": frozenset}, (*GENES, "hpo"),
+         evidence=True, fresh=True),
+    Rule("names: short names match by case", 12,
+         {"dictionary.unambiguous.is_acronym": lambda name: False}, (*GENES, "hpo"), fresh=True),
+    Rule("names: why a string is no name", 28,
+         {"dictionary.unambiguous.why_not_name": lambda *_, **__: ""}, (*GENES, "hpo"), fresh=True),
+    Rule("spelling of queries", 8,
+         {"linking.candidates.CandidateGenerator._corrected": lambda self, query: query}, ranks=True),
+    Rule("coherence: agreement in a document", 45,
+         {"linking.coherence.agree_in_document":
+          lambda pairs, ranked, weight: {pair: ranked[pair] for pair in pairs}}, GENES),
+    Rule("coherence: ties by neighbours", 55,
+         {"linking.coherence.break_ties": lambda kb, mentions, ranked: list(ranked)}, GENES),
+    Rule("ties are NIL", 4, {"linking.decide.ties_of": lambda ranked: [()] * len(ranked)}, GENES),
+    Rule("dictionary: adjectives.json", 9, {"dictionary.lookup._may_be_adjective": lambda *_: False}, ("hpo",)),
+    Rule("dictionary: typing errors", 14,
+         {"dictionary.lookup.DictionaryLookup.corrected_word": lambda self, word: word}),
+    Rule("dictionary: broken words", 6,
+         {"dictionary.lookup.broken_words": _nothing}),
+    Rule("dictionary: another sign", 7, {"dictionary.lookup._SIGN": _NEVER}, (*LISTED, "hpo")),
+    Rule("dictionary: written forms", 70,
+         {"dictionary.written_forms.WrittenForms.find": lambda self, text: {}}, LISTED),
+    Rule("dictionary: common words that are products", 20,
+         {"dictionary.written_forms.is_common_word": lambda *_: False}, LISTED),
+]  # fmt: skip
