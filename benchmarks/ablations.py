@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, wraps
 from itertools import chain, islice
 from pathlib import Path
 from pkgutil import resolve_name
@@ -58,7 +59,10 @@ _SHARE = Metric("share that is right", (("right", "n"),), "n")
 _FILES = {
     "bc5cdr": "bc5cdr/CDR_DevelopmentSet.PubTator.txt",
     "ncbi_disease": "ncbi_disease/NCBIdevelopset_corpus.txt",
-    **{name: f"types/{name}.PubTator.txt.gz" for name in ("nlm_gene", "gnormplus", "biored", "s800")},
+    "nlm_gene": "types/nlm_gene.PubTator.txt.gz",
+    "gnormplus": "types/gnormplus.PubTator.txt.gz",
+    "biored": "types/biored.PubTator.txt.gz",
+    "s800": "types/s800.PubTator.txt.gz",
     "tmvar3_genes": "types/tmvar3.PubTator.txt.gz",
     "tmvar3": "types/tmvar3.PubTator.txt.gz",
 }  # fmt: skip
@@ -88,7 +92,7 @@ class Pipeline:
         fresh (bool): Read what rules know about a knowledge base again.
         ranks (bool): Rank the candidates of strings again.
         """
-        if fresh or ranks:
+        if fresh or ranks or self.detector is None:
             for part in ("generator", "dictionary", "unambiguous names"):
                 self.linker._cache.forget(part)
         generators = [self.linker.generator, *self.linker.generator.parts]
@@ -283,15 +287,20 @@ def _sentences(folder: Path) -> dict[str, AnnotatedText]:
 
 @contextmanager
 def off(rule: Rule) -> Iterator[None]:
-    """Replace what stands for a rule, in all modules that have imported it, and forget results."""
+    """Replace what stands for a rule, and forget results."""
+    with _replaced(rule.off):
+        yield
+
+
+@contextmanager
+def _replaced(values: Mapping[str, Any]) -> Iterator[None]:
+    """Replace functions and tables by path, in all modules that have imported the functions."""
     undo: list[tuple[Any, str, Any]] = []
-    for path, value in rule.off.items():
-        place, _, name = f"spacy_bioel.{path}".rpartition(".")
-        owner = resolve_name(place)
-        old = vars(owner)[name]
-        modules = [m for n, m in sys.modules.items() if n.startswith("spacy_bioel")]
+    for path, value in values.items():
+        owner, old = _found(path)
+        modules = [m for name, m in sys.modules.items() if name.startswith("spacy_bioel")]
         for holder in modules if callable(old) and not isinstance(owner, type) else [owner]:
-            for attribute in [n for n, item in vars(holder).items() if item is old]:
+            for attribute in [name for name, item in vars(holder).items() if item is old]:
                 undo.append((holder, attribute, old))
                 setattr(holder, attribute, value)
     _forget()
@@ -301,6 +310,89 @@ def off(rule: Rule) -> Iterator[None]:
         for holder, attribute, old in undo:
             setattr(holder, attribute, old)
         _forget()
+
+
+def _found(path: str) -> tuple[Any, Any]:
+    """Return what a path names, and the module or class that has it."""
+    place, _, name = f"spacy_bioel.{path}".rpartition(".")
+    owner = resolve_name(place)
+    return owner, vars(owner)[name]
+
+
+class _Touched:
+    """The texts in which a rule does something, found by linking each alone once.
+
+    It does if a call of its function returns something else than the call of what replaces it, or
+    if its expression matches. Rules of numbers and tables may do something in every text.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._texts: dict[str, set[str]] = {}
+        self._text = ""
+        rules_of: dict[str, list[tuple[str, Any]]] = {}
+        everywhere = set[str]()
+        for rule in RULES:
+            for path, value in rule.off.items():
+                is_known = callable(value) or isinstance(value, re.Pattern)
+                if rule.probe or rule.fresh or rule.ranks or not is_known:
+                    everywhere.add(rule.name)
+                else:
+                    rules_of.setdefault(path, []).append((rule.name, value))
+        self._texts = {rule.name: set() for rule in RULES if rule.name not in everywhere}
+        if pipeline.detector is None:
+            others = {rule.name for rule in RULES if not any("dictionary." in p for p in rule.off)}
+            self._texts = {name: set() for name in others}
+            return
+        watching = {path: self._watching(_found(path)[1], rules_of[path]) for path in rules_of}
+        with _replaced(watching):
+            for self._text in pipeline.docs:
+                _forget()
+                pipeline.link([self._text])
+
+    def texts(self, rule: Rule, texts: Iterable[str]) -> list[str]:
+        found = self._texts.get(rule.name)
+        return [text for text in texts if found is None or text in found]
+
+    def _watching(self, old: Any, rules: Sequence[tuple[str, Any]]) -> Any:
+        if isinstance(old, re.Pattern):
+            return _WatchedPattern(old, lambda: self._note(*(name for name, _ in rules)))
+
+        @wraps(old)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            result = old(*args, **kwargs)
+            for name, other in rules:
+                if self._text not in self._texts.get(name, ()):
+                    if result is None or other(*args, **kwargs) != result:
+                        self._note(name)
+            return result
+
+        if hasattr(old, "cache_clear"):
+            watched.cache_clear = old.cache_clear  # type: ignore[attr-defined]
+        return watched
+
+    def _note(self, *names_of_rules: str) -> None:
+        for name in names_of_rules:
+            self._texts.get(name, set()).add(self._text)
+
+
+class _WatchedPattern:
+    """A regular expression that tells when it matches."""
+
+    def __init__(self, pattern: re.Pattern[str], note: Callable[[], None]) -> None:
+        self._pattern, self._note = pattern, note
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._pattern, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            result = method(*args, **kwargs)
+            if name == "finditer":
+                result = list(result)
+            if result if name != "sub" else result != args[1]:
+                self._note()
+            return iter(result) if name == "finditer" else result
+
+        return call if callable(method) else method
 
 
 def _forget() -> None:
@@ -330,20 +422,17 @@ def ablations(
         for text in one.gold:
             one.pipeline.add(text)
         pipelines[one.pipeline] = list(one.pipeline.docs)
-    before, seconds = dict[Pipeline, dict[str, list[Link]]](), dict[Pipeline, float]()
+    before = dict[Pipeline, dict[str, list[Link]]]()
     for pipeline, texts in pipelines.items():
-        pipeline.link(texts)  # fills the caches
-        seconds[pipeline], before[pipeline] = min(
-            (_timed(pipeline, texts) for _ in range(2)), key=lambda timed: timed[0]
-        )
-        typer.echo(f"{len(texts)} texts: {seconds[pipeline]:.1f} seconds")
+        before[pipeline] = pipeline.link(texts)
         for one in all_data:
             if one.pipeline is pipeline:
                 one.counts = one.counted(before[pipeline])
+    touched = {pipeline: _Touched(pipeline) for pipeline in pipelines}
     done = {row["system"] for row in load("ablations")}
     for one in RULES:
         if one.name in rule if rule else one.name not in done:
-            yield _measured(one, all_data, before, seconds)
+            yield _measured(one, all_data, before, touched)
 
 
 def _timed(
@@ -358,20 +447,19 @@ def _measured(
     rule: Rule,
     all_data: Sequence[Data],
     before: Mapping[Pipeline, dict[str, list[Link]]],
-    seconds: Mapping[Pipeline, float],
+    touched: Mapping[Pipeline, _Touched],
 ) -> Row:
     earned: dict[str, Row] = {}
-    links, best, n_milliseconds = Counter[str](), Counter[str](), 0.0
+    links, best, n_texts, seconds = Counter[str](), Counter[str](), 0, 0.0
     probed = {p: {t: rule.probe(t) for t in p.docs} if rule.probe else {} for p in before}
     with off(rule):
         for pipeline, links_before in before.items():
-            texts = list(links_before)
+            texts = touched[pipeline].texts(rule, links_before)
             if rule.probe is not None:
                 texts = [text for text in texts if rule.probe(text) != probed[pipeline][text]]
-            fresh = rule.fresh or pipeline.detector is None
-            used, after = _timed(pipeline, texts, fresh=fresh, ranks=rule.ranks)
-            if not rule.probe and not n_milliseconds:
-                n_milliseconds = 1000 * (seconds[pipeline] - used) / len(texts)
+            n_texts += len(texts)
+            used, after = _timed(pipeline, texts, fresh=rule.fresh, ranks=rule.ranks)
+            seconds -= used
             changed = {t: new for t, new in after.items() if _shown(new) != _shown(links_before[t])}
             for data in all_data:
                 if data.pipeline is pipeline:
@@ -382,6 +470,9 @@ def _measured(
                     if data.name in rule.unseen:
                         best.update({name: row["points"] / least for name, row in points.items()})
                     links += data.links(links_before, changed)
+    for pipeline, links_before in before.items():
+        texts = touched[pipeline].texts(rule, () if rule.probe or rule.ranks else links_before)
+        seconds += _timed(pipeline, texts, fresh=rule.fresh or rule.ranks)[0]
     value = max(best.values(), default=0.0)
     verdict = "stays" if value >= 1 else "evidence" if rule.evidence else "goes"
     return {
@@ -390,7 +481,8 @@ def _measured(
         "value": round(value, 2),
         "verdict": verdict if rule.unseen else "no unseen data",
         "lines": rule.lines,
-        "milliseconds": round(n_milliseconds, 2),
+        "texts": n_texts,
+        "seconds": round(max(seconds, 0.0), 2),
         **links,
         "earned": earned,
     }

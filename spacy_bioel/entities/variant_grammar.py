@@ -65,7 +65,7 @@ _TOKEN_KINDS = (
      r"(?i:ins\w{0,6}\s?[/-]\s?del\w{0,5}|del\w{0,5}\s?[/-]\s?ins\w{0,6}|delins|indels?)(?![a-z])"
      r"|I/D"),
     ("change", "", r"(?i:del(?:etions?|eted|ta[ -]?)?|[Δ∆]|ins(?:ert(?:ions?|ed)?)?"
-     r"|dup(?:licat(?:ions?|ed|ing))?|repeats?)(?![a-z])|\bDD(?=32\b)"),
+     r"|dup(?:licat(?:ions?|ed|ing))?|repeats?)(?![a-z])|\bDD(?=\d\d\b)"),
     ("frameshift", "f", r"(?i:fs|frame-?shift)"),
     ("instead", "o", r"(?:\bfor\b|instead\sof|rather\sthan)(?:\s(?:the|an?)\b)?"),
     ("residue", "",  # "Val", "guanine", "stop"
@@ -84,13 +84,14 @@ _TOKEN_KINDS = (
     ("rs_number", "z", r"(?i:rs[1-9]\d{2,9})(?![A-Za-z\d])"),
     ("other", "", r"[^\W_]+|."),
 )  # fmt: skip
+_DELTA = re.compile(r"(?:[Δ∆]|(?i:delta)|DD)(?=\d)")  # "DD" is how some files spell "Δ"
 _VARIANT_TOKENS = re.compile(
     "|".join(f"(?P<{name}>{pattern})" for name, _, pattern in _TOKEN_KINDS), re.ASCII | re.DOTALL
 )
 _LETTER_OF_KIND = {name: letter for name, letter, _ in _TOKEN_KINDS}
 # Character classes for the letters of `_letter_of`: a number; a base or amino acid; one or more
 # bases; several bases.
-_NUM, _ONE, _SOME, _BASES = "[dmMnrsN]", "[agwT]", "[gDG]", "[DG]"
+_NUM, _ONE, _SOME, _BASES = "[dmnrsN]", "[agwT]", "[gDG]", "[DG]"
 _NAME = r"[wT]c?(?: ?\([agADG]\))?"  # "glutamine codon (Q)"
 _AT = rf"i?p\(?{_NUM}(?:h{_NUM})?\)?"  # " substitution at codons 12 and 13"
 _SHIFT = rf"f(?: ?{_ONE}?{_NUM})?"  # "fsX12"
@@ -131,7 +132,7 @@ VARIANT_FORMS = tuple(
         ("frameshift", rf"(?:[ag][mnN]|w{_NUM})(?:{_SHIFT}|k)", "R97fs", "p.Arg97fs"),
         ("names", rf"w[ -]?{_NUM}[ -]?t? ?[wT](?:{_SHIFT})?", "Val66Met", "p.Val66Met"),
         ("deleted amino acid", "k[ag]n", "ΔF508", "p.Phe508del"),
-        ("delta 32", "kM(?: K)?", "Delta32", "c|DEL||32"),
+        ("deleted bases", "jm(?!-)(?: K)?", "Delta32", "c|DEL||32"),
         ("arrow", rf"{_NUM}_?{_NUM}?[ ,]*\(?{_SOME}t{_SOME}\)?", "1799T>A", "c.1799T>A"),
         ("slash", rf"{_NUM}_?{_NUM}? ?\(?{_SOME}/{_SOME}\)?", "-592A/C", "c.-592A>C"),
         ("bases around number", "g[nN]t?g", "C677T", "c.677C>T"),
@@ -167,8 +168,8 @@ VARIANT_FORMS = tuple(
     )
 )  # fmt: skip
 _VARIANT = re.compile(
-    rf"(?:(?=p|ND|[sN] ?\(?{_SOME}[t/])|(?<![agADGwTdmMnrsNu_]))"
-    rf"(?:{'|'.join(form.letters for form in VARIANT_FORMS)})(?![agADGwTdmMnrsNuf])"
+    rf"(?:(?=p|ND|[sN] ?\(?{_SOME}[t/])|(?<![agADGwTdmnrsNu_]))"
+    rf"(?:{'|'.join(form.letters for form in VARIANT_FORMS)})(?![agADGwTdmnrsNuf])"
 )
 _BEFORE_VARIANT = re.compile(r"\s*(?:(?:at|of|in)\s)?(?:the\s)?")
 # Not variants: cell lines, a mouse strain, and the proteins S100A and S100B.
@@ -227,7 +228,7 @@ _REPEAT_SHAPES = ("rn", "nrk", "nkr")
 _LENGTH_AFTER_CHANGE = re.compile(r"(?:dup|ins)\s?\d|del\d{1,2}\b", re.I)
 # The parser uses fewer letters than the search: "n" for numbers, "k" for kinds of change, "r" for
 # residues. It ignores all letters except `_READ_LETTERS`.
-_SHAPE_LETTERS = str.maketrans("dmMrsNKRETwagADG", "nnnnnnkkkrrrrrrr")
+_SHAPE_LETTERS = str.maketrans("dmrsNKREjTwagADG", "nnnnnkkkkrrrrrrr")
 _READ_LETTERS = frozenset("vlnbkfo/_r")
 
 
@@ -269,8 +270,9 @@ def _letter_of(token: re.Match[str]) -> str:
         case "number" if text[0] in "-+*" and sum(map(str.isdigit, text)) > 1:
             return "N" if sum(map(str.isdigit, text)) > 2 else "s"
         case "number":  # one, two, or more digits; "r" for ranges and other numbers
-            short = "M" if text == "32" else "dmn"[min(len(text), 3) - 1]
-            return short if text.isdigit() else "r"
+            return "dmn"[min(len(text), 3) - 1] if text.isdigit() else "r"
+        case "change" if _DELTA.match(token.string, token.start()):
+            return "j"
         case "change":  # "repeats", "deleted", "deletion", "del"
             long = "R" if text[0] in "rR" else "E" if text[-2:] == "ed" else "K"
             return long if len(text) > 5 else "k"
