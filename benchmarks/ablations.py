@@ -479,7 +479,7 @@ def _measured(
         "system": rule.name,
         "metric": "earned, by what a rule has to earn",
         "value": round(value, 2),
-        "verdict": verdict if rule.unseen else "no unseen data",
+        "verdict": verdict if rule.unseen and n_texts else "no unseen data",
         "lines": rule.lines,
         "texts": n_texts,
         "seconds": round(max(seconds, 0.0), 2),

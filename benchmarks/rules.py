@@ -101,7 +101,6 @@ RULES = [
          {"entities.usual_names.is_beside_gene_words": lambda *_: False}, GENES, evidence=True),
     Rule("codes", 33, {"entities.codes.is_code": lambda *_: False}, GENES, evidence=True),
     Rule("proteins called by chemicals", 35, {"entities.usual_names.with_proteins": _same}, GENES),
-    Rule("cell lines before 'cells'", 30, {"entities.usual_names.with_cell_lines": _same}, GENES),
     Rule("everyday words", 42, {"entities.genes.Genes._drop_everyday_words":
          lambda s, d, spans: spans},
          GENES, evidence=True),
@@ -115,15 +114,10 @@ RULES = [
     Rule("other spellings", 45,
          {"entities.genes.other_spellings": lambda name: [normalize_name(name)]}, GENES),
     Rule("other spellings: words after", 6, {"entities.genes._AFTER_GENE": _NEVER}, GENES),
-    Rule("other spellings: words before", 6, {"entities.genes._BEFORE_GENE": _NEVER}, GENES),
     Rule("other spellings: joined words", 5, {"entities.genes._MAX_JOINED_WORDS": 1}, GENES),
-    Rule("other spellings: letters and digits apart", 2,
-         {"entities.genes._LETTER_DIGIT_BORDER": _NEVER}, GENES),
-    Rule("prefixes of organisms", 9, {"entities.species.ORGANISM_PREFIX": _NEVER,
-                                      "entities.genes.ORGANISM_PREFIX": _NEVER}, GENES),
-    Rule("prefixes of organisms: h counts 8 times", 5,
-         {"entities.species._ORGANISM_OF_PREFIX":
-          {k: (id, 1.0) for k, (id, _) in species._ORGANISM_OF_PREFIX.items()}}, GENES),
+    Rule("prefixes of organisms", 9,
+         {"entities.species.ORGANISM_PREFIX": _NEVER, "entities.genes.ORGANISM_PREFIX": _NEVER},
+         GENES, evidence=True),
     Rule("genes of other organisms by symbol", 25,
          {"entities.genes._add_genes_by_symbol": _nothing}, GENES),
     Rule("orthologs of cattle, pigs, ...", 95,
@@ -135,27 +129,22 @@ RULES = [
     Rule("genes of flies: alleles", 2, {"entities.organism_genes._ALLELE": _NEVER}, GENES),
     Rule("homonyms", 150,
          {"entities.homonyms.HomonymResolver.resolve": lambda s, c, *_, **__: c}, FITTED_GENES),
-    Rule("homonyms: other names", 8, {"entities.homonyms._OTHER_NAME_WEIGHT": 0.0}, FITTED_GENES),
+    Rule("homonyms: other names", 8, {"entities.homonyms._OTHER_NAME_WEIGHT": 0.0},
+         FITTED_GENES, evidence=True),
     Rule("homonyms: words of longer names", 25,
-         {"entities.homonyms._LONG_NAME_WEIGHT": 0.0}, FITTED_GENES),
-    Rule("homonyms: names of homologs", 8, {"entities.homonyms._HOMOLOG_NAME_WEIGHT": 0.0},
-         FITTED_GENES),
+         {"entities.homonyms._LONG_NAME_WEIGHT": 0.0}, FITTED_GENES, evidence=True),
     Rule("homonyms: publications", 10, {"entities.homonyms._PUBLICATIONS_WEIGHT": 0.0},
-         FITTED_GENES),
+         FITTED_GENES, evidence=True),
     Rule("homonyms: doubtful short names", 17,
          {"entities.homonyms.HomonymResolver._is_doubtful": lambda *_: False}, FITTED_GENES),
-    Rule("genes with the short name of a chemical", 14,
-         {"entities.genes.Genes._chemical_of": lambda *_: ""}, GENES),
     Rule("organisms by words", 28, {"entities.species.organism_words": _nothing}, GENES),
-    Rule("organisms by words: domestic animals", 13, {"entities.species._animals": dict}, GENES),
     Rule("organisms by words: species_words.json", 10,
          {"entities.species._organism_pattern": lambda: (_NEVER, [])}, GENES),
     Rule("microbes have hosts", 22, {"entities.species.is_microbe": lambda *_: False}, GENES),
-    Rule("symbols of bacteria", 4, {"entities.species._BACTERIAL_SYMBOL": _NEVER}, GENES),
     Rule("experimental systems", 22,
          {"entities.species.is_experimental_system": lambda *_: False}, GENES),
     Rule("organism after 'in', 'of', 'from'", 13, {"entities.species._GENE_TO_ORGANISM": _NEVER},
-         GENES),
+         GENES, evidence=True),
     *(
         Rule(f"species assignment: {feature}", 3,
              {"entities.species.default_weights": _weights_without(feature)}, GENES)
@@ -185,20 +174,15 @@ RULES = [
     *(
         Rule(f"variants: {form.name}", 2, {"entities.variant_grammar._VARIANT":
          _pattern_without(i)},
-             UNREAD, probe=_variants)
+             probe=_variants)  # the shipped detector was trained on these documents
         for i, form in enumerate(VARIANT_FORMS)
     ),
-    Rule("not variants", 3, {"entities.variant_grammar._NOT_VARIANTS": _NEVER}, (*UNREAD, *GENES),
-         probe=_variants),
     *(
         Rule(f"variants: rewrite {i}: {rewrite.before} to {rewrite.after}", 1,
              {"entities.variant_grammar.REWRITES": REWRITES[:i] + REWRITES[i + 1 :]},
              UNREAD, probe=_variants)
         for i, rewrite in enumerate(REWRITES)
     ),
-    Rule("variants: known genes", 6, {"entities.variant_notation._GENE_BEFORE": _NEVER,
-                                      "entities.variant_notation._GENE_AFTER": _NEVER},
-             UNREAD, probe=_variants),
     Rule("variants: mitochondria", 4, {"entities.variant_notation._MITOCHONDRIA": _NEVER},
          UNREAD, probe=_variants),
     Rule("variants: words for the level", 9,

@@ -14,7 +14,6 @@ from spacy.tokens import Doc, Span
 from spacy_bioel.dictionary.unambiguous import (
     annotation_counts,
     common_words,
-    is_acronym,
     other_short_forms,
     why_not_name,
 )
@@ -45,7 +44,6 @@ from spacy_bioel.entities.usual_names import (
     is_beside_gene_words,
     usual_names,
     usual_queries,
-    with_cell_lines,
     with_proteins,
     with_usual_names,
 )
@@ -53,8 +51,6 @@ from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.types import (
-    CELL_LINE,
-    CHEMICAL,
     GENE,
     ORGANISM,
     Candidate,
@@ -74,7 +70,7 @@ _GENETICS_WORDS = re.compile(
 _MIN_ANNOTATION_RATE = 0.9
 _EVERYDAY_WORD = "an everyday word, in a text that does not mention genes"
 _NO_GENE = "a short form that means something else"
-_USUAL_NAME = "by the rules for names of genes and cell lines"
+_USUAL_NAME = "by the rules for names of genes"
 _MIN_ORGANISM_PROBABILITY = 0.01  # of an organism, so that its genes are compared
 
 
@@ -111,9 +107,6 @@ class Genes(EntityRules):
         found = [with_proteins(d, s, kb) for d, s in zip(docs, found, strict=True)]
         if self.other_organisms:
             found = [list(with_organism_genes(d, s, kb)) for d, s in zip(docs, found, strict=True)]
-        if CELL_LINE in self.knowledge.vocabularies:
-            cells = self.knowledge.vocabularies[CELL_LINE].kb
-            found = [list(with_cell_lines(d, s, cells)) for d, s in zip(docs, found, strict=True)]
         for trace, *steps in zip(traces or (), spans, kept, meant, found, strict=False):
             trace.changed(steps[0], steps[1], _EVERYDAY_WORD)
             trace.changed(steps[1], steps[2], _NO_GENE)
@@ -195,7 +188,6 @@ class Genes(EntityRules):
         table = organism_table(mentions, candidates, genes_of, self.knowledge.kb)
         words = cache(lambda owner: WordsOfDocument(text_of(mentions.docs[owner])))
         is_known = cache(lambda kb, id: kb.find(id) >= 0)
-        chemical_of = cache(self._chemical_of)
         for index, organisms in score_species(table):
             species_candidates, span = genes_of[index], mentions.spans[index]
             scored = []
@@ -208,7 +200,6 @@ class Genes(EntityRules):
                     forms = long_forms(mentions.docs[owner])
                     long_form = forms.at(span.start_char, span.text)
                     long_form = long_form or span.text * (span.text in forms.values())
-                    long_form = long_form or chemical_of(span.text, kb)
                     is_human = organism == HUMAN
                     genes = resolver.resolve(genes, span.text, is_human, document, long_form)
                 scored += [replace(c, score=round(c.score * probability, 4)) for c in genes]
@@ -217,18 +208,6 @@ class Genes(EntityRules):
         for index, ranked in zip(rescored, best_first(rescored.values()), strict=True):
             results[index] = ranked
         return results
-
-    def _chemical_of(self, text: str, genes: KnowledgeBase) -> str:
-        """Return the chemical with a short name, such as "IgM", that genes have only with other
-        capitals, or ""."""
-        assert self.knowledge is not None
-        if not is_acronym(text) or CHEMICAL not in self.knowledge.vocabularies:
-            return ""
-        kb, name = self.knowledge.vocabularies[CHEMICAL].kb, normalize_name(text)
-        rows, (row,) = kb.lookup_names([name]), genes.lookup_names([name])
-        if rows[0] < 0 or kb.name(rows[0]) != text or (row >= 0 and genes.name(row) == text):
-            return ""
-        return kb.preferred_name(int(kb.concepts_of_names(rows)[1][0]))
 
     @cached_property
     def _resolver_of(self) -> Callable[[KnowledgeBase], HomonymResolver]:
@@ -306,28 +285,22 @@ def _organisms_in(links: Sequence[tuple[Span, Link]], text: str) -> dict[str, li
     return organisms
 
 
-# Words before and after a gene name: "human TERT gene", "p-AKT".
-_BEFORE_GENE = re.compile(
-    r"(?:(?:human|mouse|murine|rat|bovine|yeast|zebrafish|drosophila|wild[- ]type|mutant|mutated|"
-    r"recombinant|phosphorylated|phospho|phosphor|endogenous|soluble|anti|p|pro)[- ])+",
-    re.IGNORECASE,
-)
+# Words after a gene name: "TERT gene".
 _AFTER_GENE = re.compile(
     r"(?:[- ](?:genes?|proteins?|mrnas?|transcripts?|products?|polypeptides?|molecules?|null))"
     r"{1,9}$|(?<=^(?-i:[A-Z][a-z][a-z])\d)p$|(?<=^(?-i:[A-Z][a-z][a-z])\d\d)p$"  # yeast: Gdt1p
     r"|[Δ∆]$|(?<=^(?-i:[a-z]{3})\d)-\d{1,3}$|(?<=^(?-i:[a-z]{3})\d\d)-\d{1,3}$",  # cln3Δ, cdc28-13
     re.IGNORECASE,
 )
-_LETTER_DIGIT_BORDER = re.compile(r"(?<=[a-z])(?=\d)|(?<=\d)(?=[a-z])")
 _MAX_JOINED_WORDS = 4
 
 
 def other_spellings(name: str) -> list[str]:
-    """Return normalised spellings of a gene name, the most similar first: without words around it,
-    with joined words ("IL-2": "il2"), and with separated digits ("p53": "p 53").
+    """Return normalised spellings of a gene name, the most similar first: without words after it
+    and with joined words ("IL-2": "il2").
     """
     names = [name]
-    for find in (_AFTER_GENE.search, _BEFORE_GENE.match, ORGANISM_PREFIX.match):
+    for find in (_AFTER_GENE.search, ORGANISM_PREFIX.match):
         match = find(names[-1])
         if match and len(match.group()) < len(names[-1]):
             names.append(names[-1][: match.start()] + names[-1][match.end() :])
@@ -340,7 +313,6 @@ def other_spellings(name: str) -> list[str]:
             for i in range(1, len(words)):
                 joined = words[i - 1] + words[i]
                 spellings.append(" ".join([*words[: i - 1], joined, *words[i + 1 :]]))
-        spellings.append(_LETTER_DIGIT_BORDER.sub(" ", normalized))
     return [spelling for spelling in dict.fromkeys(spellings) if len(spelling) > 1]
 
 

@@ -112,7 +112,6 @@ _BEFORE_SYSTEM = re.compile(
     r"(?:tumou?r\s)?(?:in\s(?:nude\s|SCID\s|athymic\s)?)?$",
     re.IGNORECASE,
 )
-_CASED_WORD = re.compile(r"(?<![\w-])[A-Za-z][a-z]{1,20}(?![\w-])")  # "rams", but not "RAM"
 _MAX_BEFORE_SYSTEM = 40  # characters to search before an organism
 _MAX_ORGANISMS = 50
 _ANYWHERE = 1 << 40  # longer than any document, in characters
@@ -197,24 +196,12 @@ def _organism_pattern() -> tuple[re.Pattern[str], list[str]]:
     return re.compile(rf"(?<![\w-])(?:{groups})(?!\w)", re.IGNORECASE), list(words_of)
 
 
-@cache
-def _animals() -> dict[str, str]:
-    """Read the words for domestic animals ("sows", "beagle"), from training/scripts/animals.py."""
-    words_of: dict[str, str] = srsly.read_json(ASSETS_FOLDER / "animals.json")
-    return {word: animal for animal, words in words_of.items() for word in words.split()}
-
-
 @lru_cache(maxsize=256)
 def organism_words(text: str) -> list[NamedPlace]:
     """Return words that imply an organism ("patients", "C2C12"), found without a detector."""
-    (pattern, organisms), animals = _organism_pattern(), _animals()
+    pattern, organisms = _organism_pattern()
     matches = pattern.finditer(text)
-    places = [(*match.span(), organisms[(match.lastindex or 1) - 1]) for match in matches]
-    for match in _CASED_WORD.finditer(text):
-        begins = text[max(0, match.start() - 2) : match.start()].strip() in ("", ".")
-        if animal := animals.get(match[0]) or (begins and animals.get(match[0].lower())):
-            places.append((*match.span(), animal))
-    return places
+    return [(*match.span(), organisms[(match.lastindex or 1) - 1]) for match in matches]
 
 
 # Features of a (mention, organism) pair, in the order of the weights (see `_species_features`).
@@ -224,12 +211,7 @@ SPECIES_FEATURES = (
 )  # fmt: skip
 HUMAN, MOUSE, RAT, ZEBRAFISH = (f"{ORGANISM}{id}" for id in (9606, 10090, 10116, 7955))
 ORGANISM_PREFIX = re.compile(r"[hmr](?=[A-Z][A-Za-z]{0,20}[A-Z0-9])")  # "hTERT", "mFgf2"
-# The organism for each prefix, and the value of the "prefix" feature. The weight was fitted with a
-# value of 1 on texts with few prefixes, in which "m" and "r" often mean something else ("mGluR5",
-# recombinant). That weight is too small for "h", since "hBRCA1" is human in any text, so the value
-# of 8 multiplies it. Set the value to 1 before fitting the weights again.
-_ORGANISM_OF_PREFIX = {"h": (HUMAN, 8.0), "m": (MOUSE, 1.0), "r": (RAT, 1.0)}
-_BACTERIAL_SYMBOL = re.compile(r"[a-z]{3}[A-Z]\d?")  # "recA"
+_ORGANISM_OF_PREFIX = {"h": HUMAN, "m": MOUSE, "r": RAT}
 _MAX_RIGHT_BEFORE = 2  # characters between an organism and the gene right after it
 
 
@@ -301,9 +283,8 @@ def organism_table(
     for index, species_candidates in genes.items():
         mention, owner = gene_mentions[index], mentions.owners[index]
         # A gene name in the knowledge base belongs to the host, not to a virus or bacterium. Other
-        # names, and names spelled like bacterial genes, may belong to a microbe.
-        is_of_host = species_candidates.named and not _BACTERIAL_SYMBOL.fullmatch(mention.text)
-        document = host_documents[owner] if is_of_host else documents[owner]
+        # names may belong to a microbe.
+        document = (host_documents if species_candidates.named else documents)[owner]
         for organism, features in _species_features(species_candidates, document, mention):
             mention_of_row.append(index)
             organisms.append(organism)
@@ -348,9 +329,8 @@ def _species_features(
     is_upper = is_symbol and text.isupper()  # "TP53"
     is_lower = is_symbol and text.islower()  # "tp53"
     names_zebrafish = ZEBRAFISH in document.counts
-    prefix, prefix_value = "", 0.0
-    if ORGANISM_PREFIX.match(text) and not species_candidates.is_whole:
-        prefix, prefix_value = _ORGANISM_OF_PREFIX[text[0]]
+    has_prefix = ORGANISM_PREFIX.match(text) and not species_candidates.is_whole
+    prefix = _ORGANISM_OF_PREFIX[text[0]] if has_prefix else ""
     organisms = [*species_candidates.genes, *document.likely, *species_candidates.always]
     for organism in dict.fromkeys(organisms):
         is_human = organism == HUMAN
@@ -376,7 +356,7 @@ def _species_features(
                 "behind": organism == after,  # right after the mention: "Brca1 in mice"
                 "sentence": organism in sentence_before,
                 "after": organism in sentence_after,
-                "prefix": prefix_value if organism == prefix else 0.0,
+                "prefix": organism == prefix,
                 "named": organism in species_candidates.named,
                 "homolog": organism in species_candidates.by_symbol,
                 # The organism's share of the other genes in the document and in the sentence.

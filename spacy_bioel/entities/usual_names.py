@@ -4,14 +4,12 @@ assets/usual_names.tsv lists such names, with the symbols of the human genes tha
 texts. The symbols are looked up instead of the name, in the organism of the document, unless the
 document defines the name. A name of a family means the members that the table lists ("ferritin":
 FTH1 and FTL), or the one that curators choose ("ERK": MAPK1). Some names ("ER", "oxytocin") mean
-genes only next to words for genes. Names before "transporter" are proteins, and names of genes
-before "cells" may be cell lines: "PC9 and H1975 cells" are not PCSK9.
+genes only next to words for genes. Names before "transporter" are proteins.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
@@ -27,7 +25,7 @@ from spacy_bioel.entities.species import HUMAN
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
-from spacy_bioel.types import CELL_LINE, CHEMICAL, GENE, ScoredSpan
+from spacy_bioel.types import CHEMICAL, GENE, ScoredSpan
 
 _NAME_OR_WORD = re.compile(r"(?<![\w-])[^\W\d_][\w/-]*+")
 _WORDS_BEFORE_GENE = re.compile(
@@ -180,30 +178,3 @@ def with_usual_names(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
         return spans
     kept = (s for s in spans if s[:2] not in added and s not in dropped)
     return sorted([*kept, *added.values()])
-
-
-_CELLS = re.compile(
-    r"(?<![\w-])([A-Z][\w./-]{1,12})(?=(?:(?:, | and | or |, and |/)[A-Z0-9][\w./-]{1,12}){0,5}"
-    r" (?:(?!(?:in|of|and|or|by|to|was)\b)[a-z]+ ){0,2}(?:cells?|cell[ -]lines?|xenografts?)\b)"
-)
-
-
-def with_cell_lines(
-    doc: Doc, spans: Sequence[ScoredSpan], kb: KnowledgeBase
-) -> Sequence[ScoredSpan]:
-    """Make names of cell lines before "cells" mentions, also if they are mentions of genes.
-
-    kb (KnowledgeBase): The knowledge base of cell lines.
-    """
-    if not (matches := list(_CELLS.finditer(text_of(doc)))):
-        return spans
-    rows = kb.lookup_names(normalize_names([match[1] for match in matches]))
-    by_token = SpansByToken(spans)
-    for match, row in zip(matches, rows.tolist(), strict=True):
-        if row < 0 or (span := doc.char_span(*match.span(1))) is None:
-            continue
-        near = by_token.overlapping(span.start, span.end)
-        is_gene = all(s[2] == GENE and s[3] < 1 and s[:2] == (span.start, span.end) for s in near)
-        if is_gene and (near or any(map(str.isdigit, span.text))):
-            by_token.replace(near, (span.start, span.end, CELL_LINE, RULE_PROBABILITY))
-    return sorted(by_token)

@@ -172,8 +172,6 @@ _VARIANT = re.compile(
     rf"(?:{'|'.join(form.letters for form in VARIANT_FORMS)})(?![agADGwTdmnrsNuf])"
 )
 _BEFORE_VARIANT = re.compile(r"\s*(?:(?:at|of|in)\s)?(?:the\s)?")
-# Not variants: cell lines, a mouse strain, and the proteins S100A and S100B.
-_NOT_VARIANTS = re.compile(r"S100[ABPZG]|T47D|T98G|C33A|H295R|R26R|U2OS")
 RS_NUMBER = re.compile(r"(?<![A-Za-z\d])(?P<rs>rs[1-9][0-9]{0,9})(?!\d)", re.I)
 
 
@@ -245,8 +243,7 @@ def find_variants(text: str) -> list[tuple[int, int]]:
             text[end - 1] in ")]" and not _has_opening_brackets(text[start:end])
         ):
             end -= 1
-        if not _NOT_VARIANTS.fullmatch(text, start, end):
-            places.append((start, end))
+        places.append((start, end))
     return places
 
 

@@ -143,13 +143,6 @@ _MIN_GENOME_NUMBER = 110_000  # transcripts have fewer bases
 _MIN_LIKELY_BASE_NUMBER = 100
 _MAX_CODON_SHIFT = 5  # max. difference in codons between numbering schemes
 _MITOCHONDRIA = re.compile(r"mitochondrial\s?(?:\n|DNA|genom|t?RNA|gene|mutat)|mtDNA|\btRNA", re.I)
-# Genes known for amino acid changes ("protein"), or for base changes at low positions.
-_KNOWN_GENES = (
-    r"(?:(?P<protein>[KNH]-?RAS|SNCA|(?:alpha-?)?synuclein|SOD1|APP|EGFR|CTNNB1|catenin|TTR)"
-    r"|MTHFR|CYP\w{3,4}|CCND1|eNOS|NOS3|BDNF|TNF|TNF-alpha)"
-)
-_GENE_BEFORE = re.compile(rf"\b{_KNOWN_GENES}\W+(?:[a-z]\w*\W+){{0,2}}$")
-_GENE_AFTER = re.compile(rf"\W?(?:of\s|in\s)?{_KNOWN_GENES}\b")
 _PROTEIN_OR_BASES = re.compile(
     r"\b(?:codons?\b|residues?\b|amino[ -]acids?\b|p\.[A-Z]|(?P<bases>nucleotides?\b|SNPs?\b"
     r"|promoter\b|polymorphi|genotyp|transitions?\b|transversions?\b|UTR\b|introns?\b|[cgm]\.\d))",
@@ -159,7 +152,7 @@ _SUBSTITUTION = re.compile(r"(?<![A-Za-z\d.])[A-Z](\d{1,5})[A-Z*](?![A-Za-z\d])"
 
 
 def level_in_text(text: str, start: int, end: int, position: str) -> str:
-    """Return the level of a change (see `Variant`), or "" if it is unclear.
+    """Return the level of a change (see `Variant`).
 
     start, end (int): Character offsets of the mention.
     position (str): The position of the change (see `Variant`).
@@ -168,8 +161,6 @@ def level_in_text(text: str, start: int, end: int, position: str) -> str:
     around = f"{before}\n{text[end : end + _MAX_CONTEXT]}"
     if not position.isdigit():
         return "c"
-    if gene := _GENE_BEFORE.search(before) or _GENE_AFTER.match(text, end):
-        return "p" if gene["protein"] else "c"
     if _MITOCHONDRIA.search(around):
         return "m"
     if int(position) >= _MIN_BASE_NUMBER:
@@ -178,7 +169,7 @@ def level_in_text(text: str, start: int, end: int, position: str) -> str:
         return "c" if cue["bases"] else "p"
     if _has_only_codons(text):
         return "p"
-    return "c" if int(position) >= _MIN_LIKELY_BASE_NUMBER else ""
+    return "c" if int(position) >= _MIN_LIKELY_BASE_NUMBER else "p"
 
 
 @lru_cache(maxsize=16)  # asked for each variant in a text

@@ -143,12 +143,18 @@ def create_variants_v1() -> Variants:
 
 
 def _with_variants(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
-    """Let the grammar's variants replace overlapping variants, except those forced by the user."""
+    """Let the grammar's variants replace overlapping variants, except those forced by the user.
+
+    What has been found to be something else, such as the cell line T47D, stays that.
+    """
     forced = {token for start, end, _, p in spans if p == 1 for token in range(start, end)}
+    others = {(start, end) for start, end, label, _ in spans if label != VARIANT}
     found: list[ScoredSpan] = []
     for place in find_variants(text_of(doc)):
         span = doc.char_span(*place)
-        if span is not None and forced.isdisjoint(range(span.start, span.end)):
+        if span is None or (span.start, span.end) in others:
+            continue
+        if forced.isdisjoint(range(span.start, span.end)):
             found.append((span.start, span.end, VARIANT, _GRAMMAR_PROBABILITY))
     taken = {token for start, end, *_ in found for token in range(start, end)}
     kept = [s for s in spans if s[2] != VARIANT or taken.isdisjoint(range(s[0], s[1]))]

@@ -15,7 +15,6 @@ from spacy_bioel.entities.composites import end_with_members, split_composite
 from spacy_bioel.entities.genes import other_spellings
 from spacy_bioel.entities.organism_genes import with_organism_genes
 from spacy_bioel.entities.species import organism_words
-from spacy_bioel.entities.usual_names import with_cell_lines
 from spacy_bioel.entities.variant_grammar import Variant, find_variants, read_variant
 from spacy_bioel.entities.variants import rs_numbers
 from spacy_bioel.report import explain
@@ -66,11 +65,6 @@ def words_of(text: str) -> Doc:
     return Doc(Vocab(), words=text.split())
 
 
-def cells(text: str, labels: Any, kb: str) -> dict[str, list[Any]]:
-    spans = with_cell_lines(doc := words_of(text), spans_of(doc, labels), CASES.kb(kb))
-    return {doc[start:end].text: [label, p] for start, end, label, p in spans}
-
-
 def organism_genes(text: str, kb: str, labels: Any = None) -> list[str]:
     given = spans_of(doc := words_of(text), labels or {})
     places = {span[:2] for span in given if span[2] == "Species"}
@@ -98,7 +92,6 @@ CHECKS = {
     "with_members": lambda text, mention: text[: end_with_members(text, 0, len(mention))],
     "has_spelling": lambda text, spelling: spelling in other_spellings(text),
     "organisms": lambda text: [organism for *_, organism in organism_words(text)],
-    "cells": cells,
     "organism_genes": organism_genes,
 }
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from cases import Cases, ids_of
 from spacy.tokens import Doc
+from spacy.vocab import Vocab
 from tiny import linking_nlp
 
 from spacy_bioel.entities.genes import create_genes_v1
@@ -18,7 +19,7 @@ from spacy_bioel.entities.variant_grammar import (
     find_variants,
     read_variant,
 )
-from spacy_bioel.entities.variants import VariantGenes
+from spacy_bioel.entities.variants import VariantGenes, create_variants_v1
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.bundled import starter_kb
 from spacy_bioel.kb.edit import NameEdit, edit_names
@@ -207,3 +208,12 @@ def test_a_gene_without_a_link_is_none():
     similar = (Candidate("G:1", 0.1, "DGAT", "ngram"),)  # not its name
     links[0] = Link(0, 5, "Gene", (), similar)
     assert gene(6, "K232A") == "G:2"
+
+
+def test_a_mention_of_something_else_is_no_variant():
+    doc = Doc(Vocab(), words=["T47D", "cells"])
+    for label in ("CellLine", "Gene"):
+        assert create_variants_v1().find([doc], [[(0, 1, label, 0.6)]], None) == [
+            [(0, 1, label, 0.6)]
+        ]
+    assert create_variants_v1().find([doc], [[]], None) == [[(0, 1, "Variant", 0.99)]]
