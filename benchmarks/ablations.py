@@ -93,8 +93,8 @@ class Pipeline:
         ranks (bool): Rank the candidates of strings again.
         """
         if fresh or ranks or self.detector is None:
-            for part in ("generator", "dictionary", "unambiguous names"):
-                self.linker._cache.forget(part)
+            for name in ("generator", "dictionary", "unambiguous names"):
+                self.linker._cache.forget(name)
         generators = [self.linker.generator, *self.linker.generator.parts]
         if not ranks:
             self._ranked = self._ranked or [generator._ranked for generator in generators]
@@ -236,19 +236,19 @@ def _data(folder: Path) -> Iterator[Data]:
     yield Data("cg", starter, _sentences(folder / "corpora/ner"), _F1, mentions)
     variants = {d.text: d for d in tmvar3.documents(folder / "corpora" / _FILES["tmvar3"])}
     unread = {text: d for text, d in variants.items() if tmvar3.is_unread(d)}
-    for name, gold in (("facts", variants), ("facts, unread", unread)):
-        yield Data(f"tmvar3 {name}", starter, gold, _SHARE, _count_facts)
+    for name, facts in (("facts", variants), ("facts, unread", unread)):
+        yield Data(f"tmvar3 {name}", starter, facts, _SHARE, _count_facts)
     records = list(names.records(folder / "names/gene/symbols_dev.tsv"))
     for kind in dict.fromkeys(subset.partition(",")[0] for subset, _ in records):
-        gold = {r["text"]: (s, r) for s, r in records if s.partition(",")[0] == kind}
-        yield Data(f"list: {kind}", starter, gold, _SHARE, _count_outcomes)
+        listed = {r["text"]: (s, r) for s, r in records if s.partition(",")[0] == kind}
+        yield Data(f"list: {kind}", starter, listed, _SHARE, _count_outcomes)
     own = {record["text"]: (subset, record) for subset, record in names.own_records()}
     yield Data("list: own names", Pipeline(names.own_pipeline()), own, _SHARE, _count_outcomes)
     hpo = Path(mkdtemp()) / "hp"
     build_kb(read_ontology(folder / "names/obo/hp.obo.gz"), hpo)
-    nlp, gold = load_model(str(hpo)), {}
-    with (folder / "phenotypes/hpo_dev.jsonl").open(encoding="utf8") as file:
-        for record in map(json.loads, file):
+    nlp, gold = load_model(str(hpo)), dict[str, AnnotatedText]()
+    with (folder / "phenotypes/hpo_dev.jsonl").open(encoding="utf8") as phenotypes:
+        for record in map(json.loads, phenotypes):
             found = tuple(Mention(m["start"], m["end"], "", (m["id"],)) for m in record["mentions"])
             gold[record["text"]] = AnnotatedText(record["id"], record["text"], found)
     yield Data("hpo", Pipeline(nlp), gold, _F1, partial(_count_links, "end_to_end", str), True)
@@ -430,9 +430,9 @@ def ablations(
                 one.counts = one.counted(before[pipeline])
     touched = {pipeline: _Touched(pipeline) for pipeline in pipelines}
     done = {row["system"] for row in load("ablations")}
-    for one in RULES:
-        if one.name in rule if rule else one.name not in done:
-            yield _measured(one, all_data, before, touched)
+    for each in RULES:
+        if each.name in rule if rule else each.name not in done:
+            yield _measured(each, all_data, before, touched)
 
 
 def _timed(
