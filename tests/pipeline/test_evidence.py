@@ -25,8 +25,6 @@ CONCEPTS = (
 CASES: Any = srsly.read_yaml(Path(__file__).with_name("evidence.yml"))
 NAMES = ["Heart attack", "MI", "Cold", "common cold", "Cold temperature", "Anemia"]
 FLU = {"flu": {"X:2": 3, "X:9": 1, "GONE:1": 4}}
-VOTES = ("dense_vote", "ngram_vote")
-ALIAS_FEATURES = ("alias_ngram", "alias_dense", "alias_ngram_vote", "alias_dense_vote")
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +85,7 @@ class Fixed:
         return found(*[self.rows[0]] * len(queries))
 
 
-@pytest.mark.parametrize(
-    "case", srsly.read_yaml(CASES)["cases"], ids=lambda case: case["about"][:40]
-)  # type: ignore[index]
+@pytest.mark.parametrize("case", CASES["cases"], ids=lambda case: case["about"][:40])
 def test_features_sources_and_names(kb, case):
     """By "query id". Alias table, searches and kinds of evidence are as in linking if not given.
 
@@ -134,33 +130,11 @@ def switched(kb: KnowledgeBase, off: str) -> dict[str, set[str]]:
     return {query: set(rows[query, "X:2"]) - {"name", "sources"} for query in ("cold", "flus")}
 
 
-COLD = {
-    *{"dense", "dense_best", "ngram", "ngram_best", "exact", "preferred", "unique", "words"},
-    *{"covered", "alias_dense", "alias_dense_vote", "prior", "has_encoder", "has_alias_table"},
-    *VOTES,
-}
-FLUS = {
-    *{"dense", "ngram", "ngram_best", "prior", "has_encoder", "has_alias_table"},
-    *(*VOTES, *ALIAS_FEATURES),
-}
-
-
-@pytest.mark.parametrize(
-    ("off", "cold", "flus"),
-    [
-        ("", set(), set()),
-        # "cold" then gets n-gram search, and is not the nearest of these results.
-        ("exact", {"exact", "preferred", "unique", "dense_best"}, set()),
-        ("alias_table", {"alias_dense", "alias_dense_vote", "prior", "has_alias_table"},
-         {"prior", "has_alias_table", *ALIAS_FEATURES}),
-        ("ngram", set(), {"ngram", "ngram_best", "ngram_vote", "alias_ngram", "alias_ngram_vote"}),
-        ("dense", {"alias_dense", "alias_dense_vote", "has_encoder"},
-         {"dense", "dense_vote", "alias_dense", "alias_dense_vote", "has_encoder"}),
-        ("prior", {"prior"}, {"prior"}),
-    ],
-)  # fmt: skip
-def test_switches(kb, off, cold, flus):
-    assert switched(kb, off) == {"cold": COLD - cold, "flus": FLUS - flus}
+@pytest.mark.parametrize("off", ["", *CASES["switches"]])
+def test_switches(kb, off):
+    every, without = CASES["all"], CASES["switches"].get(off, {})
+    expected = {query: {*every[query]} - {*without.get(query, ())} for query in every}
+    assert switched(kb, off) == expected
 
 
 def test_single_letters_are_not_searched(kb):
