@@ -31,6 +31,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Concept, ScoredSpan
 
 Labels = Mapping[str, Any]
+TABLES = Path(__file__).parent / "pipeline" / "tables.yml"
 NOT_OF_CASES = ("name", "about", "cases")
 
 
@@ -138,3 +139,9 @@ def check(case: Mapping[str, Any], checks: Mapping[str, Callable[..., Any]]) -> 
     if case.get("partly"):
         found = {words: found.get(words) for words in expected}
     assert found == expected, case.get("why")
+
+
+def table(name: str) -> pytest.MarkDecorator:
+    """Run a test for each row of its table in pipeline/tables.yml."""
+    found: Any = srsly.read_yaml(TABLES)
+    return pytest.mark.parametrize(found[name]["columns"], found[name]["rows"])

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import spacy
+from cases import table
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 from tiny import blank, examples
@@ -148,20 +149,13 @@ TEXT = AnnotatedText(
         Mention(37, 40, "Sign"),
     ),
 )
-CACHED_STRINGS = [("lung and breast cancer", "X:2|X:3"), ("breast cancer", "X:3"), ("odd", "")]
 
 
-@pytest.mark.parametrize(
-    ("widen", "widened", "lost", "spans"),
-    [
-        (False, 0, ["7:4-11 'adenoma'"], CACHED_STRINGS),
-        (True, 1, [], [("cystadenoma", "X:1"), *CACHED_STRINGS]),
-    ],
-)
+@table("alignment counts")
 def test_alignment_counts(widen, widened, lost, spans):
     doc, alignment = text_to_doc(blank(), TEXT, widen=widen)
     assert (alignment.n, alignment.widened, alignment.lost) == (4, widened, lost)
-    assert [(span.text, span.kb_id_) for span in doc.spans["bioel_gold"]] == spans
+    assert [[span.text, span.kb_id_] for span in doc.spans["bioel_gold"]] == spans
 
 
 def test_gold_spans_go_by_characters_not_by_tokens():
@@ -194,16 +188,7 @@ def test_gold_mentions_for_the_linker_have_no_ids():
     ]
 
 
-@pytest.mark.parametrize(
-    ("mentions", "with_group", "expected"),
-    [
-        ("auto", True, ["b c"]),
-        ("auto", False, ["a"]),
-        ("spans", True, ["b c"]),
-        ("spans", False, []),
-        ("ents", True, ["a"]),
-    ],
-)
+@table("mentions to link")
 def test_mentions_to_link(mentions, with_group, expected):
     doc = blank().make_doc("a b c")
     doc.ents = [Span(doc, 0, 1, label="X")]

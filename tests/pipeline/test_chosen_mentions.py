@@ -6,6 +6,7 @@ from math import log
 from typing import Any
 
 import pytest
+from cases import table
 from tiny import blank
 
 from spacy_bioel.entities.composites import Composites
@@ -29,24 +30,11 @@ CFG: dict[str, Any] = {
     "include": {},
     "exclude": [],
 }
-A, B, C, D = (0, 2, "A"), (1, 4, "A"), (3, 5, "A"), (5, 6, "A")
 
 
-@pytest.mark.parametrize(
-    ("threshold", "mentions", "kept"),
-    [
-        (0.5, [], []),
-        (0.5, [(0, 1, "A", 0.8), (0, 3, "B", 0.8)], [1]),  # equal: the longer
-        (0.5, [(1, 3, "A", 0.8), (0, 2, "B", 0.8)], [1]),  # equal: the earlier
-        (0.5, [(0, 2, "B", 0.7), (*A, 0.7)], [1]),  # equal: the first label
-        # Odds above those of 0.5: 7/3, 9, 4, 1. The first and third, 28/3, win over the second.
-        (0.5, [(*A, 0.7), (*B, 0.9), (*C, 0.8), (*D, 0.5)], [0, 2, 3]),
-        (0.5, [(*A, 2 / 3), (*B, 0.9), (*C, 0.8), (*D, 0.5)], [1, 3]),  # 2 * 4 is less than 9
-        # Over the odds of 0.7, which are 7/3, they are 1, 27/7 and 12/7.
-        (0.7, [(*A, 0.7), (*B, 0.9), (*C, 0.8)], [1]),
-    ],
-)
+@table("overlaps")
 def test_drop_overlaps(threshold, mentions, kept):
+    mentions = [*map(tuple, mentions)]
     for order in (mentions, mentions[::-1]):
         assert drop_overlaps(order, threshold=threshold) == [mentions[i] for i in kept]
 

@@ -6,7 +6,7 @@ What single texts are found to name is in cases.yml.
 from pathlib import Path
 
 import pytest
-from cases import Cases
+from cases import Cases, table
 from kb_files import made_kb
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
@@ -107,16 +107,7 @@ def test_a_concept_above_most_others_is_not_a_mention(tmp_path, n_below, found):
     assert [text for text, _ in find(lookup, "A motile cell.")] == ["motile cell"]
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("The copd was fine.", "the short name COPD has to match by case"),
-        ("An EYE ANOMALY? No, TUMOR.", ""),
-        ("There was no nail changes.", "begins with a negation"),
-        ("Group X here.", "fewer than 3 characters, or no letter"),
-        ("Hearts and cardiac cells", "excluded by `dictionary.exclude`"),
-    ],
-)
+@table("reasons against names")
 def test_reasons_against_names(lookup, text, reason):
     doc = blank().make_doc(text)
     lookup.find([doc], DictionarySettings(exclude=("heart",)), traces=[trace := Trace(doc)])
@@ -163,16 +154,9 @@ def test_neighbours_decide_a_name_of_several_concepts(tmp_path):
         assert reason_of(link).startswith("NIL: ASD (X:1) and ASD (X:2) scored equally (0.")
 
 
-def test_one_word_in_other_forms():
-    same = "cranium cranial, femora femur, vertebra vertebral, axis axial, atrophy atrophic, "
-    same += "bowing bowed, folia folium, sinuses sinus, mucus mucous, deficient deficiency"
-    for pair in same.split(", "):
-        assert are_forms_of_one_word(*pair.split()), pair
-    others = (
-        "cranium crane, habitus habituation, chin china, testis tests, spine spin, status state"
-    )
-    for pair in others.split(", "):
-        assert not are_forms_of_one_word(*pair.split()), pair
+@table("forms of one word")
+def test_one_word_in_other_forms(pair, expected):
+    assert are_forms_of_one_word(*pair.split()) is expected
 
 
 @pytest.mark.parametrize("name", ["Type 2 diabetes mellitus", "fever", "of", "Vector", "12", "a"])
@@ -180,13 +164,12 @@ def test_words_are_no_codes(name):
     assert not is_code_name(name)
 
 
-def test_short_forms_that_a_text_defines():
-    for text, expected in {
-        "Giant cell tumors (GCTs) grew.": {"GCTs": "Giant cell tumors"},
-        "We used (VPA, valproic acid).": {"VPA": "valproic acid"},
-        "We saw lung fibrosis (LF); renin (RFA) rose.": {"LF": "lung fibrosis"},
-    }.items():
-        assert find_abbreviations(text) == expected
+@table("short forms that a text defines")
+def test_short_forms_that_a_text_defines(text, expected):
+    assert find_abbreviations(text) == expected
+
+
+def test_where_short_forms_are():
     # A short form is not the end of another, and may be in the singular.
     assert find_forms("alpha-SMA, β-SMA, SMA and anti-SMA", ["SMA"]) == {
         "SMA": [(18, 21), (31, 34)]

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import spacy
+from cases import table
 from spacy.language import Language
 from tiny import (
     DETECTOR,
@@ -32,7 +33,6 @@ from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking import searches
 from spacy_bioel.linking.evidence import FEATURES, AliasTable, default_fusion
-from spacy_bioel.settings import EvidenceSettings
 from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")
@@ -150,27 +150,7 @@ def test_a_pipe_is_unchanged_or_unusable_after_a_load_that_fails(saved, texts, t
     assert answers(fresh, texts) == trained
 
 
-# Pipe, change of its settings, and code of the error when it is saved or loaded.
-WRONG: list[tuple[str, dict[str, Any], str]] = [
-    ("bioel_linker", {"nil_treshold": 0.5}, "B270"),
-    ("bioel_linker", {"nil_threshold": float("nan")}, "B270"),
-    ("bioel_linker", {"max_candidates": True}, "B270"),
-    ("bioel_linker", {"mentions": "spams"}, "B270"),
-    ("bioel_linker", {"mentions": "model"}, "B301"),
-    ("bioel_linker", {"evidence": dict.fromkeys(EvidenceSettings.defaults(), False)}, "B066"),
-    ("bioel_linker", {"evidence": {"exact": "yes"}}, "B270"),
-    ("bioel_linker", {"dictionary": {"typo": True}}, "B270"),
-    ("bioel_linker", {"label_types": {"Disease": {"C"}}}, "B270"),
-    ("bioel_linker", {"training": {"loss": "nonsense"}}, "B270"),
-    ("bioel_mentions", {"treshold": 0.5}, "B270"),
-    ("bioel_mentions", {"threshold": "high"}, "B270"),
-    ("bioel_mentions", {"include": ["fever"]}, "B270"),
-    ("bioel_mentions", {"exclude": [""]}, "B270"),
-    ("bioel_mentions", {"set_ents": "links"}, "B270"),
-]
-
-
-@pytest.mark.parametrize(("name", "wrong", "code"), WRONG, ids=lambda value: str(value)[:40])
+@table("settings that cannot be loaded")
 def test_what_cannot_be_loaded_is_not_saved(trained, tmp_path, name, wrong, code):
     pipe: Any = trained.get_pipe(name)
     pipe.cfg.update(wrong)
@@ -361,22 +341,7 @@ def test_the_fingerprint_is_that_of_the_encoder(trained, trained_folder):
     assert trained.get_pipe("bioel_linker").fingerprint != first
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "code"),
-    [
-        ("alias_table.json", '{"aspirin": {"MESH:D001241": "x"}}', "B272"),
-        ("alias_table.json", '{"aspirin": {"MESH:D001241": -5}}', "B272"),
-        ("alias_table.json", '{"aspirin": {"MESH:D001241": 1e400}}', "B272"),
-        ("alias_table.json", '{"aspirin": 1}', "B272"),
-        ("alias_table.json", "null", "B272"),
-        ("alias_table.json", "[]", "B272"),
-        ("fusion.json", "[]", "B272"),
-        ("fusion.json", "{}", "B272"),
-        ("fusion.json", "bias NaN", "B058"),
-        ("fusion.json", "no bias", "B272"),
-        ("fusion.json", "short output", "B272"),
-    ],
-)
+@table("edited weights and alias tables")
 def test_edited_weights_and_alias_tables(kb_folder, tmp_path, file, text, code):
     nlp = linking_nlp(kb_folder)
     linker = nlp.get_pipe("bioel_linker")

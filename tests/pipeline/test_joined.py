@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import spacy
+from cases import table
 from kb_files import made_kb
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
@@ -303,18 +304,7 @@ def vocabulary(tmp_path_factory) -> KnowledgeBase:
     return made_kb(folder / "kb", concepts)
 
 
-@pytest.mark.parametrize(
-    ("ids", "expected"),
-    [
-        (["A:1", "MESH:D1"], [False, True]),  # an id under another spelling
-        (["MESH:D1", "A:1"], [False, True]),
-        (["A:1", "A:2"], [False, False]),  # of one vocabulary
-        (["A:1", "B:1"], [False, True]),
-        (["C0001", "D:1"], [False, True]),
-        (["A:1", "D:1"], [False, False]),
-        (["A:1", "B:1", "MESH:D1", "D:1"], [False, True, True, False]),
-    ],
-)
+@table("equivalent concepts")
 def test_which_concepts_are_equivalent(vocabulary, ids, expected):
     concepts = vocabulary.find_all(ids)
     shares = np.linspace(0.5, 0.1, len(ids))  # the first is the most probable

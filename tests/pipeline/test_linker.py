@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import spacy
+from cases import table
 from spacy.tokens import Span
 from tiny import ents, linking_nlp, links, with_entity
 
@@ -29,19 +30,15 @@ def test_three_lines_link_entities(kb_folder):
     assert best.score > 0.5 > others[0].score
 
 
-def test_mentions_and_what_is_none(kb_folder):
+@table("mentions and what is none")
+def test_mentions_and_what_is_none(kb_folder, mention, cui):
     nlp = linking_nlp(kb_folder)
-    for mention, cui in {
-        "Heart  attack": "MESH:D009203",
-        "heart attacks": "MESH:D009203",
-        "anaemia": "MESH:D000740",
-        "Parkinson's disease": "MESH:D010300",
-        "17β-estradiol": "MESH:D004958",
-        "gizmo": None,
-        "+": None,
-    }.items():
-        (entity,) = nlp(with_entity(nlp, f"With {mention} now", mention)).ents
-        assert (entity.text, entity._.cui, entity.kb_id_) == (mention, cui, cui or "NIL")
+    (entity,) = nlp(with_entity(nlp, f"With {mention} now", mention)).ents
+    assert (entity.text, entity._.cui, entity.kb_id_) == (mention, cui, cui or "NIL")
+
+
+def test_texts_without_mentions(kb_folder):
+    nlp = linking_nlp(kb_folder, ["aspirin"])
     for text in ("", "  \n", "x", "Nothing to see."):
         doc = nlp(text)
         assert links(doc) == [] and doc.ents == () and "bioel" in doc.spans
@@ -59,19 +56,10 @@ def test_a_homonym_keeps_both_candidates_unless_types_of_its_label_decide(kb_fol
     assert "MESH:D003080" not in {c.id for c in cold._.candidates}
 
 
-@pytest.mark.parametrize(
-    ("evidence", "expected"),
-    [
-        ({}, {"exact+dense", "dense"}),
-        ({"dense": False}, {"exact"}),
-        ({"exact": False}, {"dense+ngram", "dense"}),
-        ({"exact": False, "dense": False}, {"ngram"}),
-        ({"exact": False, "dense": False, "ngram": False}, set()),
-    ],
-)
+@table("kinds of evidence")
 def test_evidence_can_be_switched_off(kb_folder, evidence, expected):
     nlp = linking_nlp(kb_folder, ["aspirin"], evidence=evidence)
-    assert {c.evidence for c in nlp("aspirin").ents[0]._.candidates} == expected
+    assert {c.evidence for c in nlp("aspirin").ents[0]._.candidates} == {*expected}
 
 
 @spacy.registry.misc("same_first_letter")

@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 import spacy
+from cases import table
 from spacy.language import Language
 from spacy.util import fix_random_seed
 from tiny import LINKER, VOCABULARY, blank, examples
@@ -185,15 +186,7 @@ def test_half_is_enough(ids_kb):
     check_gold_ids(ids_kb, {"dbSNP:rs1": 3}, "dev")
 
 
-@pytest.mark.parametrize(
-    "counts, hint",
-    [
-        ({"D1": 2, "D2": 1, "MESH:D3": 1}, "try --prefix MESH"),
-        ({"1": 2, "MESH:D3": 1}, "try --prefix OMIM"),
-        ({"X1": 2, "X2": 1, "MESH:D3": 1}, "--prefix adds a prefix"),  # no prefix helps
-        ({"UMLS:1": 2, "mesh:D2": 1, "MESH:D3": 1}, "--prefix adds a prefix"),  # has one already
-    ],
-)
+@table("less than half of the gold ids")
 def test_less_than_half_is_a_warning_with_the_likely_prefix(ids_kb, caplog, counts, hint):
     check_gold_ids(ids_kb, counts, "dev")
     (message,) = caplog.messages

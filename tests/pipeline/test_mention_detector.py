@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import spacy
+from cases import table
 from kb_files import made_kb
 from spacy.language import Language
 from spacy.training import Example
@@ -222,18 +223,13 @@ def matches(
     )
 
 
-def test_matched_names(gazetteer):
-    for text, place, bits in (
-        ("heart attack", (0, 1), (DISEASE, PREFERRED)),
-        ("illness", (0, 0), (DISEASE,)),
-        ("beta estradiol", (0, 1), (CHEMICAL, PREFERRED)),
-        ("beta  estradiol", (0, 2), (CHEMICAL, PREFERRED)),
-        (" illness  ", (1, 0), (DISEASE,)),  # no match reaches over its own borders
-        ("cold", (0, 0), (DISEASE, INFECTION, PREFERRED)),  # of a disease and an infection
-        ("heart", (0, 0), ()),
-        ("", (0, 0), ()),
-    ):
-        assert matches(gazetteer, text.split(" ")) == [(*place, bit) for bit in bits]
+@table("names matched")
+def test_matched_names(gazetteer, text, place, types):
+    bits = {"Disease": DISEASE, "Chemical": CHEMICAL, "Infection": INFECTION, "P": PREFERRED}
+    assert matches(gazetteer, text.split(" ")) == [(*place, bits[name]) for name in types]
+
+
+def test_names_in_one_token_and_without_tokens(gazetteer):
     assert matches(gazetteer, ["beta estradiol"]) == [(0, 0, CHEMICAL), (0, 0, PREFERRED)]
     assert matches(gazetteer, []) == []
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import spacy
+from cases import table
 from kb_files import vectors_of, with_header
 from spacy.language import Language
 from tiny import LINKER, VOCABULARY, blank, examples, linking_nlp, with_entity
@@ -39,15 +40,7 @@ def test_a_linker_with_no_settings_at_all():
     assert 1_000 < len(linker.kb) < linker.kb.n_names
 
 
-@pytest.mark.parametrize(
-    ("platform", "variable", "value", "expected"),
-    [
-        ("linux", "XDG_CACHE_HOME", "/xdg", "/xdg/spacy-bioel"),
-        ("linux", "XDG_CACHE_HOME", "", "/user/.cache/spacy-bioel"),
-        ("darwin", "XDG_CACHE_HOME", "/xdg", "/user/Library/Caches/spacy-bioel"),
-        ("win32", "LOCALAPPDATA", "/local", "/local/spacy-bioel"),
-    ],
-)
+@table("the usual folder of a system")
 def test_the_usual_folder_of_a_system(monkeypatch, platform, variable, value, expected):
     monkeypatch.delenv("SPACY_BIOEL_CACHE")
     monkeypatch.setenv(variable, value)
@@ -198,13 +191,7 @@ def test_a_large_knowledge_base_without_vectors(large, has_others):
     assert not nlp.get_pipe("bioel_linker").has_encoder
 
 
-@pytest.mark.parametrize(
-    ("most", "warning", "evidence"),
-    [
-        (1, r"\[W064\].*large.* 3 names and lacks vectors for them", "exact"),
-        (60_000, r"\[W181\].*large.*bioel kb encode", "exact+dense"),
-    ],
-)
+@table("vectors of what a knowledge base was")
 def test_vectors_of_what_a_knowledge_base_was(large, monkeypatch, most, warning, evidence):
     monkeypatch.setattr(searches, "ENCODE_ON_LOAD", most)
     linker: Any = linking_nlp(large).get_pipe("bioel_linker")

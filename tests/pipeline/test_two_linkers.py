@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import spacy
+from cases import table
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
 from tiny import blank, linking_nlp, links
@@ -65,19 +66,8 @@ def test_a_linker_before_its_ruler(kb_folder):
         nlp("aspirin")  # warned once
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        (
-            {"mentions": "spans"},
-            r"\[W320\] .* mentions in doc\.spans\['bioel'\],.*to doc\.ents\.",
-        ),
-        ({"label_types": {"Think": []}}, r"\[W321\] .*`label_types`.*\['Think'\].*\['Thing'\]"),
-        ({"kb": ["Think"]}, r"\[W321\] .*`kb`.*\['Think'\].*\['Thing'\]"),
-    ],
-)
-def test_settings_that_do_not_fit_the_pipes_before(kb_folder, settings, expected):
-    labels = settings.pop("kb", None)
+@table("settings that do not fit the pipes before")
+def test_settings_that_do_not_fit_the_pipes_before(kb_folder, settings, labels, expected):
     nlp = linking_nlp(kb_folder, ["aspirin"], **settings)
     if labels:
         nlp.get_pipe("bioel_linker").set_kb(dict.fromkeys(labels, str(kb_folder)))
