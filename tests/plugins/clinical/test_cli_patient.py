@@ -16,6 +16,7 @@ from spacy_bioel.types import Concept
 
 CONCEPTS = concepts_of(cases(__file__, "phenotypes"))
 NOTES = cases(__file__, "notes_of_ann")
+RELATIVES = ("father", "mother", "sister")
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +44,8 @@ def read_csv(path):
         return list(csv.DictReader(file))
 
 
-def statuses(rows):
-    return {(row["id"], row["person"], row["status"]) for row in rows}
+def read_packet(path, kind=Phenopacket):
+    return Parse(path.read_text("utf8"), kind())
 
 
 def features(packet):
@@ -56,18 +57,19 @@ def features(packet):
 def test_a_patient_of_five_notes_as_a_table(bioel, kb, patients, tmp_path, suffix):
     out = tmp_path / f"p{suffix}"
     assert "5 documents" in bioel("patient", kb, patients, "-o", out).err
-    text = out.read_text("utf8")
+    lines = out.read_text("utf8").splitlines()
     if suffix == ".jsonl":
-        rows = [json.loads(line) for line in text.splitlines()]
+        rows = [json.loads(line) for line in lines]
     else:
-        delimiter = "," if suffix == ".csv" else "\t"
-        rows = list(csv.DictReader(text.splitlines(), delimiter=delimiter))
+        rows = list(csv.DictReader(lines, delimiter="," if suffix == ".csv" else "\t"))
     assert {row["patient"] for row in rows} == {"Ann"}
-    assert statuses(rows) == {*cases(__file__, "rows_of_ann")}
+    assert {(row["id"], row["person"], row["status"]) for row in rows} == {
+        *cases(__file__, "rows_of_ann")
+    }
     assert [row["person"] for row in rows[-2:]] == ["family", "father"]
 
 
-def test_first_and_last_mention_and_evidence(bioel, kb, patients):
+def test_first_and_last_mention_evidence_and_contradictions(bioel, kb, patients):
     rows = bioel("patient", kb, patients).rows
     (row,) = [r for r in rows if r["id"] == "HP:0002650" and r["person"] == "patient"]
     assert row["name"] == "Scoliosis"
@@ -79,6 +81,13 @@ def test_first_and_last_mention_and_evidence(bioel, kb, patients):
             assert NOTES[mention["note"]][mention["start"] : mention["end"]] == mention["text"]
     (undated,) = [row for row in rows if row["status"] == "possible"]
     assert (undated["first_date"], undated["first_note"]) == ("", "phone")
+    found = {(r["id"], r["status"]): r["contradicts"] for r in rows if r["contradicts"]}
+    assert found == {
+        ("HP:0001251", "present"): ["HP:0001251"],
+        ("HP:0001251", "absent"): ["HP:0001251"],
+        ("HP:0007359", "present"): ["HP:0001250"],  # a focal seizure is a seizure
+        ("HP:0001250", "absent"): ["HP:0007359"],
+    }
 
 
 @pytest.mark.parametrize(("notes", "expected"), cases(__file__, "rows_of_notes"))
@@ -94,21 +103,10 @@ def test_rows_of_notes(bioel, kb, tmp_path, notes, expected):
     assert found == [*expected]
 
 
-def test_contradictions_are_shown(bioel, kb, patients):
-    rows = bioel("patient", kb, patients).rows
-    found = {(r["id"], r["status"]): r["contradicts"] for r in rows if r["contradicts"]}
-    assert found == {
-        ("HP:0001251", "present"): ["HP:0001251"],
-        ("HP:0001251", "absent"): ["HP:0001251"],
-        ("HP:0007359", "present"): ["HP:0001250"],  # a focal seizure is a seizure
-        ("HP:0001250", "absent"): ["HP:0007359"],
-    }
-
-
 def test_phenopacket(bioel, kb, patients, tmp_path):
     out = tmp_path / "p.phenopacket.json"
     shown = bioel("patient", kb, patients, "-o", out).err
-    packet = Parse(out.read_text("utf8"), Phenopacket())
+    packet = read_packet(out)
     assert (packet.id, packet.subject.id) == ("Ann", "Ann")
     absent = {("HP:0001250", True), ("HP:0001251", True), ("HP:0002315", True)}
     present = {(f"HP:{id}", False) for id in ("0001251", "0001252", "0002650", "0007359")}
@@ -130,32 +128,7 @@ def test_phenopacket(bioel, kb, patients, tmp_path):
     assert "[W396]" in shown and "6 (" in shown
     assert "possible: 1" in shown and "conditional: 1" in shown
     assert not any(x.HasField("onset") for x in packet.phenotypic_features)
-
-
-@pytest.mark.parametrize(("notes", "expected"), cases(__file__, "implied_findings"))
-def test_findings_that_others_imply(bioel, kb, tmp_path, notes, expected):
-    """What is present implies what is broader; what is absent, what is narrower."""
-    write_notes(tmp_path / "Ann", {"1": notes})
-    done = bioel("patient", kb, tmp_path / "Ann", "-o", tmp_path / "p.phenopacket.json")
-    packet = Parse((tmp_path / "p.phenopacket.json").read_text("utf8"), Phenopacket())
-    assert features(packet) == {*expected}
-    n_rows = len(bioel("patient", kb, tmp_path / "Ann").rows)
-    n_left = n_rows - len(expected)
-    assert ("findings left out: 1" in done.err) == (n_left == 1)
-
-
-def test_implied_findings_of_relatives(bioel, kb, tmp_path):
-    write_notes(tmp_path / "Ann", {"1": "Her mother had seizures and focal seizures. Seizures."})
-    bioel("patient", kb, tmp_path / "Ann", "-o", tmp_path / "p.family.json")
-    family = Parse((tmp_path / "p.family.json").read_text("utf8"), Family())
-    assert features(family.proband) == {("HP:0001250", False)}
-    assert features(family.relatives[0]) == {("HP:0007359", False)}
-
-
-def test_metadata_names_every_vocabulary_that_is_used(bioel, kb, patients, tmp_path):
-    out = tmp_path / "p.phenopacket.json"
-    bioel("patient", kb, patients, "-o", out)
-    packet = Parse(out.read_text("utf8"), Phenopacket())
+    # The metadata names every vocabulary that is used.
     meta = packet.meta_data
     assert meta.phenopacket_schema_version == "2.0"
     assert meta.created_by.startswith("spacy-bioel ")
@@ -169,6 +142,26 @@ def test_metadata_names_every_vocabulary_that_is_used(bioel, kb, patients, tmp_p
         assert resource.url == f"http://purl.obolibrary.org/obo/{prefix.lower()}.owl"
         assert resource.iri_prefix == f"http://purl.obolibrary.org/obo/{prefix}_"
     assert (resources["HP"].name, resources["HP"].version) == ("hp.obo", "2025-01-16")
+
+
+@pytest.mark.parametrize(("notes", "expected"), cases(__file__, "implied_findings"))
+def test_findings_that_others_imply(bioel, kb, tmp_path, notes, expected):
+    """What is present implies what is broader; what is absent, what is narrower."""
+    write_notes(tmp_path / "Ann", {"1": notes})
+    done = bioel("patient", kb, tmp_path / "Ann", "-o", tmp_path / "p.phenopacket.json")
+    packet = read_packet(tmp_path / "p.phenopacket.json")
+    assert features(packet) == {*expected}
+    n_rows = len(bioel("patient", kb, tmp_path / "Ann").rows)
+    n_left = n_rows - len(expected)
+    assert ("findings left out: 1" in done.err) == (n_left == 1)
+
+
+def test_implied_findings_of_relatives(bioel, kb, tmp_path):
+    write_notes(tmp_path / "Ann", {"1": "Her mother had seizures and focal seizures. Seizures."})
+    bioel("patient", kb, tmp_path / "Ann", "-o", tmp_path / "p.family.json")
+    family = read_packet((tmp_path / "p.family.json"), Family)
+    assert features(family.proband) == {("HP:0001250", False)}
+    assert features(family.relatives[0]) == {("HP:0007359", False)}
 
 
 def test_the_same_notes_give_the_same_file(bioel, kb, patients, tmp_path):
@@ -199,8 +192,8 @@ def test_family(bioel, kb, tmp_path):
     write_notes(tmp_path / "Ann", {"2024-01-01": text})
     out, alone = tmp_path / "p.family.json", tmp_path / "p.phenopacket.json"
     shown = bioel("patient", kb, tmp_path / "Ann", "-o", out, "-o", alone).err
-    family = Parse(out.read_text("utf8"), Family())
-    assert family.proband == Parse(alone.read_text("utf8"), Phenopacket())
+    family = read_packet(out, Family)
+    assert family.proband == read_packet(alone)
     assert features(family.proband) == {("HP:0001251", False)}
     assert {packet.id: features(packet) for packet in family.relatives} == {
         "Ann-father": {("HP:0002650", False)},
@@ -211,11 +204,8 @@ def test_family(bioel, kb, tmp_path):
     assert persons["Ann"]["maternalId"] == "Ann-mother"
     assert persons["Ann"]["paternalId"] == "Ann-father"
     assert persons["Ann-sister"]["maternalId"] == "0"
-    sexes = {id: person.get("sex") for id, person in persons.items()}
-    assert sexes == {
-        **{"Ann": None, "Ann-father": "MALE"},
-        **{"Ann-mother": "FEMALE", "Ann-sister": "FEMALE"},
-    }
+    sexes = [persons[id].get("sex") for id in ("Ann", *(f"Ann-{x}" for x in RELATIVES))]
+    assert sexes == [None, "MALE", "FEMALE", "FEMALE"]
     assert {x["familyId"] for x in persons.values()} == {"Ann"}
     assert family.meta_data == family.proband.meta_data
     assert "in relatives or others: 1" in shown  # nobody in particular has gout
@@ -256,9 +246,9 @@ def test_a_table_of_several_patients(bioel, kb, tmp_path):
     names = [path.name for path in sorted(packets.iterdir())]
     assert names == ["P 2.phenopacket.json", "P%2F1.phenopacket.json"]
     for path in packets.iterdir():
-        Parse(path.read_text("utf8"), Phenopacket())
+        read_packet(path)
     for path in families.iterdir():
-        assert Parse(path.read_text("utf8"), Family()).proband.subject.id in ("P/1", "P 2")
+        assert read_packet(path, Family).proband.subject.id in ("P/1", "P 2")
     without_dates = bioel("patient", kb, table, "--patient-column", "who").rows
     assert {row["first_date"] for row in without_dates} == {""}
 
@@ -272,7 +262,7 @@ def test_folders_of_several_patients(bioel, kb, patients, tmp_path):
     out = tmp_path / "all.phenopackets"
     bioel("patient", kb, patients, "-o", out)
     assert len([*out.iterdir()]) == 3  # of Cem, nothing is found
-    cem = Parse((out / "Cem.phenopacket.json").read_text("utf8"), Phenopacket())
+    cem = read_packet(out / "Cem.phenopacket.json")
     assert cem.subject.id == "Cem" and not cem.phenotypic_features
 
 
@@ -305,6 +295,6 @@ def test_a_knowledge_base_without_phenotypes(bioel, tmp_path):
     # Without the root of phenotypes in the knowledge base, all its HPO concepts are phenotypes.
     build_kb([Concept("HP:0001251", ("Ataxia",))], tmp_path / "part")
     bioel("patient", tmp_path / "part", tmp_path / "Bob", "-o", out)
-    packet = Parse(out.read_text("utf8"), Phenopacket())
+    packet = read_packet(out)
     assert features(packet) == {("HP:0001251", False)}
     assert all(resource.version for resource in packet.meta_data.resources)

@@ -29,9 +29,8 @@ FLAGS = ("negated", "uncertain", "historical", "hypothetical", "experiencer")
 
 @pytest.fixture(scope="module")
 def nlp(tmp_path_factory) -> Language:
-    kb = tmp_path_factory.mktemp("facts") / "kb"
-    made_kb(kb, CONCEPTS)
-    nlp = linking_nlp(kb, mentions="dictionary")
+    kb = made_kb(tmp_path_factory.mktemp("facts"), CONCEPTS)
+    nlp = linking_nlp(kb.path, mentions="dictionary")
     nlp.add_pipe("bioel_context")
     return nlp
 
@@ -54,43 +53,34 @@ def facts_by_text(spans: Any) -> dict[tuple[str, str], tuple[Any, ...]]:
     return {(span.text, span.label_): facts(span) for span in spans}
 
 
-def copied(doc: Doc) -> Doc:
-    return doc.copy()
+def through_docbin(doc: Doc, *, store_user_data: bool = True) -> Doc:
+    data = DocBin(docs=[doc], store_user_data=store_user_data).to_bytes()
+    return next(DocBin().from_bytes(data).get_docs(doc.vocab))
 
 
-def pickled(doc: Doc) -> Doc:
-    return pickle.loads(pickle.dumps(doc))
+def joined_behind_another(doc: Doc) -> Doc:
+    return Doc.from_docs([Doc(doc.vocab, words=["Another", "text", "before"]), doc])
 
 
 def through_bytes(doc: Doc) -> Doc:
     return Doc(doc.vocab).from_bytes(doc.to_bytes())
 
 
-def through_docbin(doc: Doc, *, store_user_data: bool = False) -> Doc:
-    data = DocBin(docs=[doc], store_user_data=store_user_data).to_bytes()
-    return next(DocBin().from_bytes(data).get_docs(doc.vocab))
+def through_json(doc: Doc) -> Doc:
+    return Doc(doc.vocab).from_json(doc.to_json(underscore=["bioel_records"]))
 
 
-def through_docbin_with_user_data(doc: Doc) -> Doc:
-    return through_docbin(doc, store_user_data=True)
+WAYS = [Doc.copy, lambda doc: pickle.loads(pickle.dumps(doc)), through_bytes, through_docbin]
 
 
-def joined_behind_another(doc: Doc) -> Doc:
-    first = spacy.blank("en")("Another text stands before it.")
-    return Doc.from_docs([Doc(doc.vocab, words=[t.text for t in first]), doc])
-
-
-WAYS = [copied, pickled, through_bytes, through_docbin_with_user_data]
-
-
-@pytest.mark.parametrize("way", [*WAYS, joined_behind_another])
+@pytest.mark.parametrize("way", [*WAYS, joined_behind_another, through_json])
 def test_a_doc_that_is_copied_stored_or_joined(doc, way):
     after = way(doc)  # a span group does not keep its Doc alive
     assert facts_by_text(after.spans["bioel"]) == facts_by_text(doc.spans["bioel"])
 
 
 def test_a_docbin_without_user_data_keeps_the_facts(doc):
-    after = through_docbin(doc)
+    after = through_docbin(doc, store_user_data=False)
     for found, span in zip(after.spans["bioel"], doc.spans["bioel"], strict=True):
         for name in ("cui", *FLAGS):
             assert found._.get(name) == span._.get(name)
@@ -98,14 +88,6 @@ def test_a_docbin_without_user_data_keeps_the_facts(doc):
 
 def filtered(doc: Doc) -> list[Span]:
     return [span for span in doc.spans["bioel"] if span.text != "asthma"]
-
-
-def in_reverse(doc: Doc) -> list[Span]:
-    return list(doc.spans["bioel"])[::-1]
-
-
-def without_overlaps(doc: Doc) -> list[Span]:
-    return filter_spans(doc.spans["bioel"])
 
 
 def made_again(doc: Doc) -> list[Span]:
@@ -116,9 +98,9 @@ def made_again(doc: Doc) -> list[Span]:
     ]
 
 
-@pytest.mark.parametrize("change", [filtered, in_reverse, without_overlaps, made_again])
+@pytest.mark.parametrize("change", [filtered, lambda doc: [*doc.spans["bioel"]][::-1], made_again])
 @pytest.mark.parametrize("key", ["bioel", "mine"])
-@pytest.mark.parametrize("way", [lambda doc: doc, copied, through_bytes])
+@pytest.mark.parametrize("way", [lambda doc: doc, Doc.copy, through_bytes])
 def test_a_group_that_is_assigned(doc, change, key, way):
     expected = facts_by_text(doc.spans["bioel"])
     doc.spans[key] = change(doc)
@@ -133,23 +115,14 @@ def test_an_explanation_has_the_context(nlp):
     assert said["fever"].startswith("negated") and "family" in said["migraine"]
 
 
-def test_links_of_a_filtered_group(doc):
+def test_links_and_entities_have_the_facts(doc):
     expected = [link for link in get_links(doc) if link.ids != ("X:3",)]
-    doc.spans["bioel"] = filtered(doc)
-    assert get_links(doc) == expected
-    assert expected[0].facts["context"]["negated"]
-
-
-def test_entities_have_the_facts_of_the_links(doc):
     doc.ents = filter_spans(doc.spans["bioel"])
     assert [ent._.negated for ent in doc.ents] == [True, False, False, False]
     assert [ent._.experiencer for ent in doc.ents][1] == "family"
-
-
-def test_json_keeps_what_it_is_asked_to_keep(doc):
-    data = doc.to_json(underscore=["bioel_records"])
-    again = Doc(doc.vocab).from_json(data)
-    assert facts_by_text(again.spans["bioel"]) == facts_by_text(doc.spans["bioel"])
+    doc.spans["bioel"] = filtered(doc)
+    assert get_links(doc) == expected
+    assert expected[0].facts["context"]["negated"]
 
 
 def test_json_without_the_facts_is_never_read_as_not_negated(doc):
@@ -178,6 +151,17 @@ def test_two_labels_on_the_same_characters_keep_their_own(tmp_path):
         assert {s.label_: s._.candidates[0].id for s in spans} == {"Disease": "A:1", "Sign": "B:1"}
 
 
+def run(nlp: Language, doc: Doc) -> Doc:
+    for _, pipe in nlp.pipeline:
+        doc = pipe(doc)
+    return doc
+
+
+def linker_of(nlp: Language, mentions: Any) -> Language:
+    """Return a pipeline that links other mentions with the same knowledge base."""
+    return linking_nlp(nlp.get_pipe("bioel_linker").cfg["kb"], mentions=mentions)
+
+
 def merge(doc: Doc, first: int, last: int) -> None:
     with doc.retokenize() as retokenizer:
         retokenizer.merge(doc[first:last])
@@ -197,19 +181,11 @@ def test_linking_again_after_merging_is_linking_afresh(nlp):
         assert get_links(again) == get_links(expected)
 
 
-def run(nlp: Language, doc: Doc) -> Doc:
-    for _, pipe in nlp.pipeline:
-        doc = pipe(doc)
-    return doc
-
-
 def test_a_stale_span_is_realigned_or_refused(nlp):
     doc = nlp.make_doc("The high fever and migraine.")
-    nlp.get_pipe("bioel_linker")
     doc.spans["bioel"] = [doc.char_span(19, 27, "Disease")]
     merge(doc, 0, 2)
-    (span,) = doc.spans["bioel"]
-    linker = linking_nlp(nlp.get_pipe("bioel_linker").cfg["kb"], mentions="spans")
+    linker = linker_of(nlp, "spans")
     try:
         (link,) = get_links(run(linker, doc))
     except BioelError as error:
@@ -238,8 +214,7 @@ def test_user_data_with_keys_of_any_form(nlp):
 
 
 def test_linking_a_linked_doc_again(nlp, tmp_path):
-    kb = tmp_path / "other"
-    made_kb(kb, [Concept("Y:1", names=("Fever",))])
+    kb = made_kb(tmp_path, [Concept("Y:1", names=("Fever",))]).path
     first = linking_nlp(nlp.get_pipe("bioel_linker").cfg["kb"], ["fever", "migraine"])
     second = linking_nlp(kb, ["fever", "migraine"])
     doc = second.get_pipe("bioel_linker")(run(first, first.make_doc(TEXT)))
@@ -272,7 +247,7 @@ def test_context_covers_each_group_of_each_linker(nlp):
 
 
 def test_span_ids_of_users_stay(nlp):
-    linker = linking_nlp(nlp.get_pipe("bioel_linker").cfg["kb"], mentions="spans")
+    linker = linker_of(nlp, "spans")
     doc = linker.make_doc(TEXT)
     span = doc.char_span(3, 8, "Sign", span_id="mine-7")
     doc.spans["bioel"] = [span]
@@ -294,16 +269,9 @@ def test_abbreviations_of_another_package_in_another_form(nlp):
             Doc.remove_extension("abbreviations")
 
 
-def test_many_spans_with_context(nlp):
-    doc = nlp("no fever\n" * 2000)
-    assert len(doc.spans["bioel"]) == 2000
-    assert all(span._.negated for span in doc.spans["bioel"])
-
-
 def test_a_batch_keeps_the_knowledge_base_that_ranked_it(nlp, tmp_path):
-    kb = tmp_path / "other"
-    made_kb(kb, [Concept("Y:1", names=("Fever",))])
-    linker = linking_nlp(nlp.get_pipe("bioel_linker").cfg["kb"], mentions="dictionary")
+    kb = made_kb(tmp_path, [Concept("Y:1", names=("Fever",))]).path
+    linker = linker_of(nlp, "dictionary")
     pipe, doc = linker.get_pipe("bioel_linker"), linker.make_doc(TEXT)
     before, scores = pipe.kb.fingerprint, pipe.predict([doc])
     pipe.set_kb(str(kb))

@@ -19,25 +19,7 @@ from spacy_bioel.plugins.clinical.rewordings import find_rewordings
 from spacy_bioel.types import Concept, Link
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
-# Concepts, with their names.
-SHORTHAND = (
-    "Anemia; Mitral regurgitation; Dyspnea|Shortness of breath; Obesity; Chronic kidney disease; "
-    "Weight loss; Stage 3 chronic kidney disease; Cerebral palsy|CP; Chest pain; Rheumatoid "
-    "arthritis|RA; Pulmonary embolism; Allergy|Allergies; Depression; ST segment depression; "
-    "Hyponatremia; Chronic pulmonary obstruction|COPD|Chronic obstructive pulmonary disease; "
-    "Exertional dyspnea; Diabetes mellitus; Diabetes insipidus; Fever"
-)
-FINDINGS = (
-    "Short nose; Broad nose; Upturned nose; Short neck; Webbed neck; Clubfoot; Long fingers; "
-    "Low-set ears; Dry eye; Eye pain; Muscle pain; Coxa vara; Coxa valga; Pes planus; Pes cavus; "
-    "Renal agenesis; Renal hypoplasia; Hypertelorism; Hypotelorism; Hypertonia; Polydactyly; "
-    "Syndactyly; Oligodactyly; Microphthalmia; Cardiomegaly; Fever; Microcephaly; Ptosis; Autism; "
-    "Obesity; Hypothyroidism; Febrile seizure; Seizure; Rash; Cough; Stroke; Falls; Yellow fever; "
-    "Wrist drop; Tremor; Ataxic tremor; Ataxia; Aplasia/Hypoplasia of the thumb; Hypoplasia of "
-    "the thumb; Preauricular pit; Atrial septal defect; Autism spectrum disorder; Chest pain; "
-    "Cerebral palsy; Transient global amnesia; Transposition of the great arteries; Hyperkalemia; "
-    "Hyponatremia; Chronic pain; Abdominal pain; Undescended testis; Telangiectasia; Pain; Anemia"
-)
+SHORTHAND, FINDINGS = (cases(__file__, name) for name in ("shorthand", "findings"))
 
 
 def pipeline(folder: Path, concepts: str) -> Any:

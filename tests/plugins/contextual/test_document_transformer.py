@@ -47,12 +47,6 @@ def transformer(checkpoint) -> Any:
     return read_transformer(checkpoint)
 
 
-def tokens_and_pieces(doc: Doc, tokenizer: Tokenizer) -> list[tuple[str, str]]:
-    encoding = tokenizer.encode(doc.text, add_special_tokens=False)
-    piece, token = align(doc, encoding.offsets)
-    return [(doc[int(t)].text, encoding.tokens[p]) for p, t in zip(piece, token, strict=True)]
-
-
 def states(checkpoint: Path, ids: list[int]) -> NDArray[np.float32]:
     """Hidden states of the checkpoint itself for one window."""
     from transformers import AutoModel
@@ -129,8 +123,10 @@ def test_limits_stored_with_the_word_pieces_do_not_count(copy, nlp):
 @pytest.mark.parametrize(("words", "spaces", "expected"), cases(__file__, "pieces_of_tokens"))
 def test_pairs_of_pieces_and_tokens(checkpoint, nlp, words, spaces, expected):
     doc = Doc(nlp.vocab, words=words, spaces=spaces)
-    pairs = tokens_and_pieces(doc, Tokenizer.from_file(str(checkpoint / "tokenizer.json")))
-    assert [f"{token} {piece}" for token, piece in pairs] == [*expected]
+    tokenizer = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
+    encoding = tokenizer.encode(doc.text, add_special_tokens=False)
+    pairs = zip(*align(doc, encoding.offsets), strict=True)
+    assert [f"{doc[int(t)].text} {encoding.tokens[p]}" for p, t in pairs] == [*expected]
 
 
 def test_windows_begin_at_sentences(checkpoint, nlp):
@@ -143,9 +139,8 @@ def test_windows_begin_at_sentences(checkpoint, nlp):
 
 def test_no_weight_of_attention_is_dropped(transformer, checkpoint):
     # A checkpoint drops some, which would keep PyTorch from its fused kernels.
-    assert (
-        json.loads((checkpoint / "config.json").read_text())["attention_probs_dropout_prob"] == 0.1
-    )
+    config = json.loads((checkpoint / "config.json").read_text())
+    assert config["attention_probs_dropout_prob"] == 0.1
     assert transformer.shims[0]._model.backbone.config.attention_probs_dropout_prob == 0.0
 
 
@@ -178,12 +173,10 @@ def test_weights_that_do_not_fit(transformer):
     parts = srsly.msgpack_loads(transformer.shims[0].to_bytes())
     tensors = load(parts["weights"])
     del tensors["backbone.embeddings.word_embeddings.weight"]
-    data = srsly.msgpack_dumps(parts | {"weights": save(tensors)})
-    with pytest.raises(BioelError, match=r"(?s)\[B041\].*word_embeddings"):
-        make_transformer(None).shims[0].from_bytes(data)
-    data = srsly.msgpack_dumps(parts | {"weights": parts["weights"][:100]})
-    with pytest.raises(BioelError, match=r"\[B041\]"):
-        make_transformer(None).shims[0].from_bytes(data)
+    for weights, named in ((save(tensors), "word_embeddings"), (parts["weights"][:100], "")):
+        data = srsly.msgpack_dumps(parts | {"weights": weights})
+        with pytest.raises(BioelError, match=rf"(?s)\[B041\].*{named}"):
+            make_transformer(None).shims[0].from_bytes(data)
 
 
 def test_learning_moves_weights_at_their_own_rate(checkpoint, nlp):

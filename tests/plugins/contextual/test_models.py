@@ -1,8 +1,10 @@
 """Each contextual model is learnt by heart, saved, and links the same in any batch."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from contextual_pipelines import (
 )
 from spacy.language import Language
 from spacy.tokens import Doc
+from tables import concepts_of
 from thinc.api import Model
 from tiny import (
     LISTENER,
@@ -72,6 +75,11 @@ MODELS = ["dual", *MULTITASK, *sorted(GIVEN)]
 MISSED = 4
 
 
+def learn_overlaps(nlp: Language, texts: list[AnnotatedText], *, updates: int) -> list[float]:
+    with pytest.warns(UserWarning, match=OVERLAPS):
+        return learn(nlp, texts, updates=updates, name="bioel_linker")
+
+
 @pytest.fixture(scope="module")
 def load(request, kb_folder, checkpoint, texts, tmp_path_factory) -> Callable[[str], Any]:
     """Load a pipeline, trained when it is first asked for; its checkpoint is gone."""
@@ -84,17 +92,15 @@ def load(request, kb_folder, checkpoint, texts, tmp_path_factory) -> Callable[[s
         with fleeting(checkpoint, folder, dropout=name == "names") as bert:
             if name in MULTITASK:
                 nlp = multitask_nlp(kb_folder, **MULTITASK[name])
-                with pytest.warns(UserWarning, match=OVERLAPS):
-                    losses = learn(nlp, texts, updates=60, name="bioel_linker")
+                losses = learn_overlaps(nlp, texts, updates=60)
                 assert losses[-1] < losses[0] / 4
             elif name == "names":
                 train(nlp := naming_nlp(kb_folder, bert), texts, updates=12)
             else:
                 settings: dict[str, Any] = {"coherence": 0.0, "entities": {"composites": None}}
-                is_reranker = name == "reranker"
                 nlp = (
                     reranking_nlp(kb_folder, bert, coherence=0.0)
-                    if is_reranker
+                    if name == "reranker"
                     else generative_nlp(kb_folder, **settings)
                 )
                 train(nlp, texts, updates=40)
@@ -235,29 +241,28 @@ def test_a_long_mention_is_cut_and_counted(load):
     assert [link.start for link in found] == [2, len(f"A {words} and a ")]
 
 
+def generating(folder: Path, names: dict[str, Any], text: str, *spans: tuple[int, int, str]) -> Any:
+    """Return a pipeline for the names of few concepts, not yet initialized, and a gold text."""
+    build_kb(concepts_of(names), folder)
+    mentions = tuple(Mention(start, end, "T", (id,)) for start, end, id in spans)
+    return generative_nlp(folder, coherence=0.0), [AnnotatedText("1", text, mentions)]
+
+
 def test_a_mention_that_contains_the_last_word_of_the_prompt(tmp_path):
-    concepts = [
-        Concept("X:1", ("what is is", "is syndrome"), ()),
-        Concept("X:2", ("renal failure", "failure of a kidney"), ()),
-    ]
-    build_kb(concepts, tmp_path / "kb")
+    names = {
+        "X:1": ("what is is", "is syndrome"),
+        "X:2": ("renal failure", "failure of a kidney"),
+    }
     text = "The what is is and the renal failure is."
-    mentions = (Mention(4, 14, "T", ("X:1",)), Mention(23, 36, "T", ("X:2",)))
-    texts = [AnnotatedText("1", text, mentions)]
-    nlp = generative_nlp(tmp_path / "kb", coherence=0.0)
+    nlp, texts = generating(tmp_path, names, text, (4, 14, "X:1"), (23, 36, "X:2"))
     train(nlp, texts, updates=30)
     leave_evidence(nlp, "generated")
     assert right(nlp, texts) == [True, True]
 
 
 def test_a_name_of_two_concepts_proposes_both(tmp_path):
-    concepts = [
-        Concept("X:1", ("cold", "common cold"), ()),
-        Concept("X:2", ("cold", "cold temperature"), ()),
-    ]
-    build_kb(concepts, tmp_path / "kb")
-    nlp = generative_nlp(tmp_path / "kb", coherence=0.0)
-    texts = [AnnotatedText("1", "A cold.", (Mention(2, 6, "T", ("X:1",)),))]
+    names = {"X:1": ("cold", "common cold"), "X:2": ("cold", "cold temperature")}
+    nlp, texts = generating(tmp_path, names, "A cold.", (2, 6, "X:1"))
     nlp.initialize(lambda: examples(nlp, texts))
     leave_evidence(nlp, "generated")
     (doc,) = nlp.pipe(given(nlp, texts))
@@ -265,23 +270,15 @@ def test_a_name_of_two_concepts_proposes_both(tmp_path):
 
 
 def test_names_without_word_pieces_are_counted(tmp_path):
-    concepts = [
-        Concept("X:1", ("renal failure", "renal failure of a kidney"), ()),
-        Concept("X:2", ("\u814e",), ()),
-    ]
-    build_kb(concepts, tmp_path / "kb")
+    names = {"X:1": ("renal failure", "renal failure of a kidney"), "X:2": ("\u814e",)}
     text = "A renal failure of a kidney."
-    texts = [AnnotatedText("1", text, (Mention(2, 15, "T", ("X:1",)),))]
-    nlp = generative_nlp(tmp_path / "kb")
+    nlp, texts = generating(tmp_path / "kb", names, text, (2, 15, "X:1"))
     nlp.initialize(lambda: examples(nlp, texts))
     linker: Any = nlp.get_pipe("bioel_linker")
     pieces = linker.model.get_ref("generator").attrs["pieces"]
-    vocabulary = Tokenizer.from_str(pieces.tokenizer.to_str())
     linker.encode_kb(linker.kb)  # the vocabulary has this character, because it is a name
-    tokens = vocabulary.get_vocab()
-    assert "\u814e" in tokens
-    other = build_kb([*concepts, Concept("X:3", ("\u5fc3",), ())], tmp_path / "other")
-    assert other is not None
+    assert "\u814e" in Tokenizer.from_str(pieces.tokenizer.to_str()).get_vocab()
+    build_kb(concepts_of(names | {"X:3": ("\u5fc3",)}), tmp_path / "other")
     linker.set_kb(tmp_path / "other")
     message = r"\[W281\] 1 of 4 names .* 1 concepts have no other name"
     with pytest.warns(UserWarning, match=message):
@@ -374,16 +371,6 @@ def test_mentions_encoded_one_by_one(kb_folder, checkpoint, texts, tmp_path):
     assert np.abs(shorter - found[2]).max() < 1e-5
 
 
-@pytest.mark.parametrize(
-    ("model", "code"),
-    [({"collective": False}, r"\[B177\]"), ({"pooling": "last"}, r"\[B175\].*'last'")],
-)
-def test_settings_of_a_dual_encoder_that_are_refused(kb_folder, checkpoint, model, code):
-    """A listener cannot encode one by one."""
-    with pytest.raises(BioelError, match=code):
-        dual_nlp(kb_folder, checkpoint, model=model)
-
-
 # Multi-task models, which find, type and link by themselves.
 
 
@@ -407,8 +394,7 @@ def test_closed_vocabulary_alone(load, texts):
 def test_open_vocabulary_links_to_a_concept_without_a_mention(kb_folder, kb, texts):
     """Before training, the vector of a mention is that of its string."""
     multi = multitask_nlp(kb_folder, hidden=0)
-    with pytest.warns(UserWarning, match=OVERLAPS):
-        learn(multi, texts, updates=0, name="bioel_linker")
+    learn_overlaps(multi, texts, updates=0)
     classes = multi.get_pipe("bioel_linker").model.attrs["inventory"].classes
     unseen = [row for row in range(len(kb)) if kb.ids[row] not in classes]
     docs = [multi.make_doc(kb.preferred_name(row)) for row in unseen]
@@ -428,12 +414,14 @@ def test_one_task_alone_is_learnt_at_a_time(kb_folder, checkpoint, texts):
     nlp.remove_pipe("bioel_mentions")
     model = multitask_model(tok2vec=LISTENER, hidden=8, one_task=True)
     nlp = with_linker(nlp, kb_folder, model, mentions="model")
-    with pytest.warns(UserWarning, match=OVERLAPS):
-        learn(nlp, texts, updates=1, name="bioel_linker")
+    learn_overlaps(nlp, texts, updates=1)
     linker, shim = nlp.get_pipe("bioel_linker"), nlp.get_pipe("tok2vec").model.shims[0]
     seen = {}
     for task in ("mentions", "types", "links"):
-        linker._training._random = FixedTask(task)
+        linker._training._random = SimpleNamespace(
+            choice=lambda tasks, task=task: tasks[tasks.index(task)],
+            integers=lambda low, high, size: np.full(size, low),
+        )
         shim._model.zero_grad()
         nlp.update(examples(nlp, texts), sgd=False)
         gradients = [p.grad for p in shim._model.parameters() if p.grad is not None]
@@ -441,26 +429,11 @@ def test_one_task_alone_is_learnt_at_a_time(kb_folder, checkpoint, texts):
     assert seen == {"mentions": False, "types": False, "links": True}
 
 
-class FixedTask:
-    """Random generator that always draws the same task."""
-
-    def __init__(self, task: str) -> None:
-        self.task = task
-
-    def choice(self, tasks: list[str]) -> str:
-        assert self.task in tasks
-        return self.task
-
-    def integers(self, low: int, high: int, size: int) -> np.ndarray:
-        return np.full(size, low)
-
-
 def test_tasks_that_are_not_learnt(kb_folder, texts):
     """Mentions are found, but neither typed nor linked."""
     spacy.util.fix_random_seed(0)
     nlp = multitask_nlp(kb_folder, hidden=0, tasks=["mentions"], vocabulary="closed")
-    with pytest.warns(UserWarning, match=OVERLAPS):
-        learn(nlp, texts, updates=40, name="bioel_linker")
+    learn_overlaps(nlp, texts, updates=40)
     leave_evidence(nlp, "contextual")
     docs = list(nlp.pipe(text.text for text in texts))
     spans = [span for doc in docs for span in doc.spans["bioel"]]
@@ -473,17 +446,12 @@ def test_tasks_that_are_not_learnt(kb_folder, texts):
 def test_a_type_and_a_concept_that_training_has_not(kb_folder, texts):
     """They have no loss."""
     nlp = multitask_nlp(kb_folder, hidden=0)
-    with pytest.warns(UserWarning, match=OVERLAPS):
-        losses = learn(nlp, texts, updates=2, name="bioel_linker")
-    new = AnnotatedText(
-        "x",
-        "Gout and AKI.",
-        (Mention(0, 4, "Other", ("MESH:D006073",)), Mention(9, 12, "Other", ())),
-    )
+    learn_overlaps(nlp, texts, updates=2)
+    mentions = (Mention(0, 4, "Other", ("MESH:D006073",)), Mention(9, 12, "Other", ()))
+    new = AnnotatedText("x", "Gout and AKI.", mentions)
     optimizer = nlp.create_optimizer()
     assert step(nlp, [new], optimizer)["bioel_linker"] < 100
     assert step(nlp, [AnnotatedText("y", "", ())], optimizer)["bioel_linker"] == 0.0
-    assert len(losses) == 2
 
 
 def test_documents_without_token_vectors_for_a_multi_task_model(kb_folder, checkpoint, texts):
@@ -492,45 +460,38 @@ def test_documents_without_token_vectors_for_a_multi_task_model(kb_folder, check
     nlp = with_linker(nlp, kb_folder, multitask_model(tok2vec=LISTENER), mentions="model")
     with pytest.raises(BioelError, match=r"\[B053\]"):
         nlp.get_pipe("bioel_linker")(nlp.make_doc("AKI"))
-    with pytest.warns(UserWarning, match=OVERLAPS):
-        learn(nlp, texts, updates=1, name="bioel_linker")
+    learn_overlaps(nlp, texts, updates=1)
     with pytest.raises(BioelError, match=r"\[B174\]"):
         nlp.get_pipe("bioel_linker")(nlp.make_doc("AKI"))
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("is_dual", "model", "code"),
     [
-        {"tasks": ["links", "mentions"]},
-        {"tasks": ["types"]},
-        {"tasks": ["mentions"]},  # an open vocabulary without links
-        {"vocabulary": "ajar"},
-        {"per_token": True},
+        (True, {"collective": False}, "B177"),  # a listener cannot encode one by one
+        (True, {"pooling": "last"}, r"B175\].*'last'"),
+        (False, {"tasks": ["links", "mentions"]}, "B300"),
+        (False, {"tasks": ["types"]}, "B300"),
+        (False, {"tasks": ["mentions"]}, "B300"),  # an open vocabulary without links
+        (False, {"vocabulary": "ajar"}, "B300"),
+        (False, {"per_token": True}, "B300"),
+        (False, {"tasks": ["links"]}, r"B301\].*multitask"),
+        (False, {"@architectures": "spacy-bioel.ResCNN.v1"}, r"B301\].*rescnn"),
     ],
 )
-def test_settings_that_do_not_go_together(kb_folder, settings):
-    with pytest.raises(BioelError, match=r"\[B300\]"):
-        multitask_nlp(kb_folder, **settings)
-
-
-def test_a_model_that_finds_nothing(kb_folder):
-    with pytest.raises(BioelError, match=r"\[B301\].*rescnn"):
-        with_linker(
-            blank(), kb_folder, {"@architectures": "spacy-bioel.ResCNN.v1"}, mentions="model"
-        )
-    with pytest.raises(BioelError, match=r"\[B301\].*multitask"):
-        multitask_nlp(kb_folder, tasks=["links"])
+def test_settings_that_do_not_go_together(kb_folder, checkpoint, is_dual, model, code):
+    with pytest.raises(BioelError, match=rf"\[{code}"):
+        if is_dual:
+            dual_nlp(kb_folder, checkpoint, model=model)
+        else:
+            whole = model if "@architectures" in model else multitask_model(**model)
+            with_linker(blank(), kb_folder, whole, mentions="model")
 
 
 def test_documents_that_annotate_different_labels_are_refused(kb_folder):
     nlp = multitask_nlp(kb_folder)
-    data = examples(
-        nlp,
-        [
-            AnnotatedText("1", "flu", (Mention(0, 3, "Disease"),), annotates=("Disease",)),
-            AnnotatedText("2", "flu", (Mention(0, 3, "Disease"),)),
-        ],
-    )
+    flu = AnnotatedText("1", "flu", (Mention(0, 3, "Disease"),))
+    data = examples(nlp, [replace(flu, annotates=("Disease",)), replace(flu, id="2")])
     with pytest.raises(BioelError, match=r"\[B332\] .*\(Disease; all\)"):
         nlp.initialize(lambda: data)
 
@@ -538,7 +499,9 @@ def test_documents_that_annotate_different_labels_are_refused(kb_folder):
 # A transformer as name encoder.
 
 
-def test_training_changes_the_encoder(load, checkpoint, kb_folder, texts):
+def test_training_changes_the_encoder_and_links_use_it(
+    load, checkpoint, kb_folder, texts, tmp_path
+):
     nlp = load("names")
     linker = nlp.get_pipe("bioel_linker")
     untrained = naming_nlp(kb_folder, checkpoint)
@@ -550,27 +513,19 @@ def test_training_changes_the_encoder(load, checkpoint, kb_folder, texts):
     )
     assert after > before + 0.05
     assert linker.fingerprint != untrained.get_pipe("bioel_linker").fingerprint
-
-
-def test_links_use_its_vectors(load, texts):
-    nlp = load("names")
     doc = nlp.make_doc("Aspirine.")
     doc.spans["bioel"] = [doc.char_span(0, 8, label="Chemical")]
-    doc = nlp.get_pipe("bioel_linker")(doc)
+    doc = linker(doc)
     assert [cui for _, cui in links(doc)] == ["MESH:D001241"]
     assert "dense" in doc.spans["bioel"][0]._.candidates[0].evidence
-
-
-def test_vectors_of_the_knowledge_base(load, kb_folder, tmp_path):
+    # Vectors that a knowledge base has are those of its names.
     KnowledgeBase.open(kb_folder).save_to(tmp_path / "kb")
-    linker = load("names").get_pipe("bioel_linker")
     linker.encode_kb(KnowledgeBase.open(tmp_path / "kb"))
     vectors = open_vectors(tmp_path / "kb", fingerprint=linker.fingerprint).take(slice(None))
     assert vectors.shape == (75, 32)
     linker.set_kb(tmp_path / "kb")
-    assert np.abs(
-        linker.generator.encoder.encode(["aspirin"])[0] @ vectors.T
-    ).max() == pytest.approx(1.0, abs=0.01)
+    cosines = linker.generator.encoder.encode(["aspirin"])[0] @ vectors.T
+    assert np.abs(cosines).max() == pytest.approx(1.0, abs=0.01)
 
 
 # A custom rescorer, which only its architecture has to name.

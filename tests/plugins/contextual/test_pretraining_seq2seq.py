@@ -7,6 +7,7 @@ import numpy as np
 import pretrain_seq2seq as pretrain
 import pytest
 from safetensors.numpy import load_file
+from tables import cases
 
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.models.name_encoder import add_encoder
@@ -15,30 +16,7 @@ from spacy_bioel.types import Concept
 
 pytest.importorskip("transformers")
 SETTINGS = {"same": 0.0, "misspelt": 0.0, "context": 1.0, "weights": [1.0], "seed": 0}
-CONFIG = """
-[network]
-layers = 1
-width = 16
-
-[vocabulary]
-size = 120
-
-[pretraining]
-seed = 0
-steps = 24
-batch = 4
-max_pieces = 20
-save_every = 8
-learn_rate = 0.01
-warmup = 2
-weight_decay = 0.01
-smoothing = 0.1
-weights = [1.0]
-same = 0.2
-misspelt = 0.3
-context = 0.5
-mixed_precision = false
-"""
+CONFIG = cases(__file__, "pretraining")
 
 
 @pytest.fixture
@@ -65,16 +43,13 @@ def test_templates(examples):
     drawn = set(examples.draw(200))
     attack = MarkedMention("", "cardiac infarction", "is defined as death of muscle")
     assert (attack, "heart attack") in drawn
-    assert (
-        MarkedMention("death of muscle defines", "heart attack", ""),
-        "cardiac infarction",
-    ) in drawn
-    others = MarkedMention("", "renal failure", "also known as kidney failure")
-    assert (others, "failure of the kidney") in drawn
-    assert (
+    defined = MarkedMention("death of muscle defines", "heart attack", "")
+    assert (defined, "cardiac infarction") in drawn
+    for others in (
+        MarkedMention("", "renal failure", "also known as kidney failure"),
         MarkedMention("renal failure also called", "kidney failure", ""),
-        "failure of the kidney",
-    ) in drawn
+    ):
+        assert (others, "failure of the kidney") in drawn
     assert {target for mention, target in drawn if "headache" in mention.mention} <= {"headache"}
 
 
@@ -111,6 +86,5 @@ def test_stopped_and_gone_on_is_the_same(kb, tmp_path, monkeypatch):
     assert all(np.array_equal(whole[name], parts[name]) for name in whole)
     model: Any = build_seq2seq_v1(path=str(tmp_path / "parts"), max_pieces=20)
     add_encoder(model, None)  # type: ignore[arg-type]  # all is in the folder
-    assert model.predict(([MarkedMention("", "renal failure", "")], ["kidney failure"])).shape == (
-        1,
-    )
+    losses = model.predict(([MarkedMention("", "renal failure", "")], ["kidney failure"]))
+    assert losses.shape == (1,)

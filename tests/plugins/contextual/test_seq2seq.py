@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tables import cases
 from thinc.api import Adam
 
 from spacy_bioel.errors import BioelError
@@ -27,12 +28,10 @@ TEXT = "the patient has a failure of the kidney and is in need of dialysis"
 class Source(EncoderSource):
     """A source of names and a text without a knowledge base."""
 
+    names = NAMES * 2  # type: ignore[assignment]
+
     def __init__(self) -> None:
         super().__init__(None, (), None, 0, 0, lambda: [TEXT] * 2)  # type: ignore[arg-type]
-
-    @property
-    def names(self) -> list[str]:
-        return NAMES * 2
 
 
 def make(**settings: Any) -> Any:
@@ -62,39 +61,17 @@ def rows_of(pieces: MarkedPieces, mentions: Sequence[MarkedMention]) -> list[str
     return [words(pieces, found.flat[a:b]) for a, b in zip(ends - found.lengths, ends, strict=True)]
 
 
-def test_a_mention_is_marked_and_its_context_is_cut():
-    pieces = make(max_pieces=7, vocabulary=400).attrs["pieces"]
-    left, right = "the patient has a", "and is in need"
-    # The seven pieces are two markers, the mention and four words.
-    assert rows_of(
-        pieces,
-        [
-            MarkedMention(left, "renal", right),
-            MarkedMention("", "renal", right),
-            MarkedMention(left, "renal", "and"),
-            MarkedMention("", "renal", ""),
-        ],
-    ) == [
-        "has a [START] renal [END] and is",
-        "[START] renal [END] and is in need",
-        "patient has a [START] renal [END] and",
-        "[START] renal [END]",
-    ]
-
-
-def test_a_mention_that_is_longer_than_the_room_loses_its_end():
-    pieces = make(max_pieces=5, vocabulary=400).attrs["pieces"]
-    mentions = [
-        MarkedMention("a", "failure of the kidney", "and"),
-        MarkedMention("a", "renal", "and"),
-    ]
-    assert rows_of(pieces, mentions) == [
-        "[START] failure of the [END]",
-        "a [START] renal [END] and",
-    ]
-    assert pieces.are_cut(mentions).tolist() == [True, False]
-    prompts = [words(pieces, prompt) for prompt in pieces.prompts(mentions)]
-    assert prompts == ["[SEP] failure of the is", "[SEP] renal is"]
+@pytest.mark.parametrize("max_pieces", [7, 5])
+def test_a_mention_is_marked_and_its_context_or_its_end_is_cut(max_pieces):
+    """The pieces are two markers, the mention, and as many words as there is room for."""
+    pieces = make(max_pieces=max_pieces, vocabulary=400).attrs["pieces"]
+    mentions, expected = zip(*cases(__file__, "marked_mentions")[max_pieces], strict=True)
+    marked = [MarkedMention(*parts) for parts in mentions]
+    assert rows_of(pieces, marked) == [*expected]
+    assert pieces.are_cut(marked).tolist() == [max_pieces == 5] + [False] * (len(marked) - 1)
+    if max_pieces == 5:
+        prompts = [words(pieces, prompt) for prompt in pieces.prompts(marked)]
+        assert prompts == ["[SEP] failure of the is", "[SEP] renal is"]
 
 
 def test_prompts(model):
@@ -204,11 +181,8 @@ def test_beam_search_equals_the_textbook(trie, beams):
         while live:
             longer = {}
             for beginning, total in live.items():
-                logs = after(beginning)
-                n = len(beginning) + 1
-                for piece in {
-                    row[n - 1] for row in rows if row[: n - 1] == beginning and row[n - 1 :]
-                }:
+                logs, n = after(beginning), len(beginning)
+                for piece in {row[n] for row in rows if row[:n] == beginning and row[n:]}:
                     longer[*beginning, piece] = total + logs[piece].item()
             kept = sorted(longer, key=lambda row: -longer[row])[: beams - len(done)]
             done |= {row: longer[row] / len(row) for row in kept if row in rows}
@@ -256,12 +230,9 @@ def test_a_checkpoint_without_markers_gets_them(tmp_path):
     assert model.predict((MENTIONS, ["renal"] * 4)).shape == (4,)
 
 
-def test_an_encoder_alone_is_refused(checkpoint):
+def test_an_encoder_alone_and_too_little_room_are_refused(checkpoint):
     model = build_seq2seq_v1(path=str(checkpoint), max_pieces=16)
     with pytest.raises(BioelError, match=r"\[B280\].*'bert'.*encoder-decoder"):
         add_encoder(model, Source())
-
-
-def test_too_little_room_is_refused():
     with pytest.raises(BioelError, match=r"\[B154\]"):
         make(max_pieces=3)

@@ -20,16 +20,7 @@ from spacy_bioel.plugins.curation.mappings import LinksAs, read_sssom, sssom_lin
 from spacy_bioel.types import Candidate, Link
 
 CONCEPTS = concepts_of(cases(__file__, "mapped"))
-HEAD = """\
-# comment: "mappings, by hand"
-# curie_map:
-#   DOID: http://purl.obolibrary.org/obo/DOID_
-#   m: http://purl.obolibrary.org/obo/MONDO_
-#   mim: https://omim.org/entry/
-#   skos: http://www.w3.org/2004/02/skos/core#
-# license: https://creativecommons.org/publicdomain/zero/1.0/
-"""
-COLUMNS = "subject_id\tsubject_label\tpredicate_id\tobject_id\tmapping_justification\n"
+HEAD, COLUMNS = cases(__file__, "sssom")
 HAND = "semapv:ManualMappingCuration"
 
 
@@ -46,10 +37,7 @@ def mapped(path: Path, kb: KnowledgeBase, rows: str) -> tuple[dict[str, tuple[st
     return found, left_out
 
 
-EXACT = cases(__file__, "exact_mappings")
-
-
-@pytest.mark.parametrize("subject, predicate, target, expected", EXACT)
+@pytest.mark.parametrize("subject, predicate, target, expected", cases(__file__, "exact_mappings"))
 def test_exact_mappings(tmp_path, kb, subject, predicate, target, expected):
     row = f'{subject}\t"a ""quoted"" name"\t{predicate}\t{target}\t{HAND}\n'
     id, xref = expected
@@ -57,17 +45,8 @@ def test_exact_mappings(tmp_path, kb, subject, predicate, target, expected):
 
 
 def test_mappings_that_are_left_out(tmp_path, kb):
-    columns = "subject_id\tpredicate_modifier\tpredicate_id\tobject_id\n"
-    rows = (
-        "MONDO:0009061\t\tskos:exactMatch\tDOID:1485\n"
-        "MONDO:0009061\tNot\tskos:exactMatch\tDOID:9\n"
-        "MONDO:0009061\t\tskos:broadMatch\tDOID:8\n"
-        "MONDO:0009061\t\tskos:closeMatch\tDOID:7\n"
-        "MONDO:0009061\t\tskos:exactMatch\tsssom:NoTermFound\n"
-        "MONDO:404\t\tskos:exactMatch\tDOID:6\n"
-        "MONDO:0005148\t\tskos:exactMatch\tmesh:D003924\n"  # known in another spelling
-    )
-    assert mapped(tmp_path / "x.tsv", kb, columns + rows) == (
+    rows = ("\t".join(row) + "\n" for row in cases(__file__, "left_out_mappings"))
+    assert mapped(tmp_path / "x.tsv", kb, "".join(rows)) == (
         {"MONDO:0009061": ("DOID:1485",)},
         {"not skos:exactMatch": 4, "of other concepts": 1},
     )
@@ -108,24 +87,14 @@ def test_export_cross_references(tmp_path, kb, capsys):
     shown = command(capsys)("kb", "export", kb.path, "-o", out)
     assert "W414" in shown.err and "PREFIX:ID: 2 (Wiki, http)." in shown.err
     lines = out.read_text("utf8").splitlines()
+    prefixes, expected = cases(__file__, "exported_mappings")
     assert lines[0] == "# curie_map:"
-    assert lines[3:8] == [
-        '#   BTO: "http://purl.obolibrary.org/obo/BTO_"',
-        '#   CVCL: "https://www.cellosaurus.org/CVCL_"',
-        '#   MESH: "https://meshb.nlm.nih.gov/record/ui?ui="',
-        '#   MONDO: "http://purl.obolibrary.org/obo/MONDO_"',
-        '#   OMIM: "https://www.omim.org/entry/"',
-    ]
+    assert lines[3:8] == [f'#   {prefix}: "{address}"' for prefix, address in prefixes.items()]
     assert '# license: "https://x.org/cc0"' in lines
     rows = list(csv.DictReader((x for x in lines if not x.startswith("#")), delimiter="\t"))
     assert {row["predicate_id"] for row in rows} == {"oboInOwl:hasDbXref"}
-    assert [(row["subject_id"], row["subject_label"], row["object_id"]) for row in rows] == [
-        ("UMLS:C0011849", "diabetes mellitus", "UMLS:C0011860"),
-        ("CVCL:0030", "HeLa", "BTO:BTO_0000567"),
-        ("MONDO:0005148", "type 2 diabetes mellitus", "MESH:D003924"),
-        ("MONDO:0007739", "Huntington disease", "OMIM:143100"),
-        ("MONDO:0007739", "Huntington disease", "OMIM:1"),
-    ]
+    keys = ("subject_id", "subject_label", "object_id")
+    assert [tuple(row[key] for key in keys) for row in rows] == [*expected]
 
 
 def test_the_package_sssom_reads_the_file(tmp_path, kb):

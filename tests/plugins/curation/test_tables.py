@@ -1,5 +1,7 @@
 """Pairs are read from the rows of tables, by header, by option or by contents."""
 
+from pathlib import Path
+
 import pytest
 from tables import cases
 
@@ -8,6 +10,7 @@ from spacy_bioel.io.open import Place
 from spacy_bioel.io.table import UNQUOTED, split_rows
 from spacy_bioel.plugins.curation.ids import id_pattern
 from spacy_bioel.plugins.curation.name_places import no_values
+from spacy_bioel.plugins.curation.pairs import Pair
 from spacy_bioel.plugins.curation.sources import read_pairs
 from spacy_bioel.plugins.curation.tables import table_pairs, text_pairs
 
@@ -32,18 +35,9 @@ def test_csv(text, expected):
     assert pairs_of(text) == [*expected]
 
 
-def test_columns_and_prefix():
-    assert pairs_of("a,b,c\n1,x,Gout\n", columns={"id": "a", "name": "c"}, prefix="X") == [
-        ("Gout", "X:1")
-    ]
-    assert pairs_of("Lives alone,160903007\n", columns={"id": 2, "name": 1}, prefix="SNOMED") == [
-        ("Lives alone", "SNOMED:160903007")
-    ]
-    assert pairs_of("id,name\n1,Gout\n", prefix="X") == [("Gout", "X:1")]
-    assert pairs_of("id,name\n1,Gout\n") == []
-    two = "hpo_id,id\n0001250,1\n"
-    assert pairs_of(two, prefix="X") == [("", "hpo:0001250"), ("", "X:1")]
-    assert pairs_of(two, columns={"id": "hpo_id"}) == [("", "hpo:0001250")]
+@pytest.mark.parametrize("text, options, expected", cases(__file__, "chosen_columns"))
+def test_columns_and_prefix(text, options, expected):
+    assert pairs_of(text, **options) == [*expected]
 
 
 def test_tabs_need_no_quotes():
@@ -67,26 +61,15 @@ def test_pipe_tables(text, expected):
         assert line[pair.names[0].at :].startswith(pair.names[0].text)
 
 
-@pytest.mark.parametrize(
-    "line, place",
-    [
-        ("| Seizure | HP:0001250 |", "B1"),
-        ("  | HP:0001250 | Seizure |", "A1"),
-        ("Seizure | HP:0001250", "B1"),
-        ("HP:0001250 | Seizure |", "A1"),
-    ],
-)
+@pytest.mark.parametrize("line, place", cases(__file__, "columns_of_pipe_tables"))
 def test_columns_of_pipe_tables(line, place):
     [pair] = text_pairs(lines_of(line), IDS, no_values)
     assert pair.id.name == place and pair.names[0].text == "Seizure"
 
 
-def test_an_open_quote_is_an_error():
+def test_an_open_quote_and_missing_columns_are_errors():
     with pytest.raises(BioelError, match="B126"):
         pairs_of('id,name\nX:1,"Gout\n')
-
-
-def test_missing_columns_are_errors():
     with pytest.raises(BioelError, match="B128"):
         pairs_of("id,name\nX:1,Gout\n", columns={"id": "code"})
 
@@ -96,18 +79,19 @@ def test_many_columns():
     assert pairs_of(f"{row},id,name\n{row},X:1,Gout\n") == [("Gout", "X:1")]
 
 
-def test_workbooks(tmp_path):
+def workbook_pairs(path: Path, sheets: dict[str, tuple[tuple[str, ...], ...]]) -> list[Pair]:
     openpyxl = pytest.importorskip("openpyxl")
-    book = openpyxl.Workbook()
-    for row in (
-        ["id", "name"],
-        ["HP:0001250", "Seizure"],
-        ["HP:0001251", "=1+1"],
-        ["=2+2", "Gout"],
-    ):
-        book.active.append(row)
-    book.save(tmp_path / "a.xlsx")
-    pairs = list(read_pairs(tmp_path / "a.xlsx", IDS))
+    book = openpyxl.Workbook(write_only=True)
+    for title, rows in sheets.items():
+        sheet = book.create_sheet(title)
+        for row in rows:
+            sheet.append(row)
+    book.save(path)
+    return list(read_pairs(path, IDS))
+
+
+def test_workbooks(tmp_path):
+    pairs = workbook_pairs(tmp_path / "a.xlsx", cases(__file__, "workbook"))
     assert pairs[0].has_name and not pairs[1].names
     # An id that Excel may have changed is not passed over in silence.
     assert pairs.pop().id.text == "'=2+2' is a formula"
@@ -118,20 +102,7 @@ def test_workbooks(tmp_path):
 
 
 def test_all_sheets_of_a_workbook(tmp_path):
-    openpyxl = pytest.importorskip("openpyxl")
-    book = openpyxl.Workbook()
-    tables = {
-        "Notes": [["Made by hand"]],
-        "Findings": [["id", "name"], ["HP:0001250", "Seizure"]],
-        "Empty": [],
-        "Diseases": [["disease", "X id"], [], ["Gout", "X:1"]],
-    }
-    for title, rows in tables.items():
-        sheet = book.create_sheet(title)
-        for row in rows:
-            sheet.append(row)
-    book.save(tmp_path / "a.xlsx")
-    pairs = list(read_pairs(tmp_path / "a.xlsx", IDS))
+    pairs = workbook_pairs(tmp_path / "a.xlsx", cases(__file__, "sheets"))
     assert [(pair.id.name, pair.id.text, pair.names[0].text) for pair in pairs] == [
         ("Findings!A2", "HP:0001250", "Seizure"),
         ("Diseases!B3", "X:1", "Gout"),

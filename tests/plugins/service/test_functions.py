@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,16 +121,6 @@ def install(tmp_path, monkeypatch) -> Iterator[Install]:
     forget()
 
 
-@pytest.fixture
-def alone(monkeypatch) -> None:
-    """Hide what other packages, and other plugins, register for the service."""
-    known = registered._registered
-    hidden = {ROUTES, TOOLS}
-    monkeypatch.setattr(
-        registered, "_registered", lambda group: {} if group in hidden else known(group)
-    )
-
-
 @pytest.fixture(scope="module")
 def service(nlp, started) -> Service:
     service = Service(lambda: nlp, max_characters=50)
@@ -158,7 +147,10 @@ def tools_of(service: Service) -> list[str]:
     return [tool.name for tool in asked(service, Client.list_tools).tools]
 
 
-def test_a_service_alone(service, alone):
+def test_a_service_alone(service, monkeypatch):
+    known, hidden = registered._registered, {ROUTES, TOOLS}
+    of_group = lambda group: {} if group in hidden else known(group)  # noqa: E731
+    monkeypatch.setattr(registered, "_registered", of_group)
     client = client_of(service)
     answer = client.post("/link", json={"texts": ["Narcan was given."]})
     assert [link["id"] for link in answer.json()["documents"][0]["links"]] == ["X:1"]
@@ -173,7 +165,7 @@ def test_a_service_alone(service, alone):
     assert str(make_agent_tools(service).instructions).endswith("find out what an id means.")
 
 
-def test_routes(service, install):
+def test_routes(service, install, monkeypatch):
     install(routes=COUNTS)
     client = client_of(service)
     found = client.post("/size/concepts", json={}).json()
@@ -190,6 +182,9 @@ def test_routes(service, install):
     metrics = client.get("/metrics").text
     assert 'bioel_requests_total{route="/mentions",status="200"} 1.0' in metrics
     assert "bioel_texts_total{" not in metrics  # calls are no texts
+    monkeypatch.setattr("third.Size", None)  # a bug in this process
+    answer = client.post("/size/concepts", json={})
+    assert (answer.status_code, answer.json()["code"]) == (500, "B392")
 
 
 @pytest.mark.parametrize("path", ["/size/concepts", "/mentions"])
@@ -219,17 +214,12 @@ def test_while_the_pipeline_is_loading(nlp, install, started):
     assert client.post("/mentions", json={"text": "Narcan"}).json()["n"] == 1
 
 
-def with_worker(kb: Path, started: list[Any]) -> Service:
+def test_calls_in_a_worker_process(kb, install, capfd, started):
+    install(routes=COUNTS)
     load = partial(load_model, str(kb))
     service = Service(load, max_characters=50, n_workers=1, deadline=100)
     started.append(service)
     service.start()
-    return service
-
-
-def test_calls_in_a_worker_process(kb, install, capfd, started):
-    install(routes=COUNTS)
-    service = with_worker(kb, started)
     client = client_of(service)
     counted = client.post("/mentions", json={"text": "Narcan", "parts": [{"text": "Narcan"}]})
     assert (counted.status_code, counted.json()["n"]) == (200, 2)
@@ -241,23 +231,10 @@ def test_calls_in_a_worker_process(kb, install, capfd, started):
     assert "third.py" in logged and "a bug" not in logged + answer.text
     assert client.post("/mentions", json={"text": "wrong"}).status_code == 404
     assert service.worker_pids == [counted.json()["process"]]
-
-
-@pytest.mark.slow
-def test_a_call_that_ends_its_worker(kb, install, started):
-    install(routes=COUNTS)
-    client = client_of(with_worker(kb, started))
+    # A call that ends its worker.
     answer = client.post("/mentions", json={"text": "dies"})
     assert (answer.status_code, answer.json()["code"]) == (503, "B561")
     assert client.post("/mentions", json={"text": "Narcan"}).json()["n"] == 1
-
-
-def test_a_bug_in_the_main_process(service, install, monkeypatch):
-    install(routes=COUNTS)
-    client = client_of(service)
-    monkeypatch.setattr("third.Size", None)
-    answer = client.post("/size/concepts", json={})
-    assert (answer.status_code, answer.json()["code"]) == (500, "B392")
 
 
 def test_tools(service, install):
@@ -280,8 +257,14 @@ def test_tools(service, install):
 WRONG = cases(__file__, "wrong_functions")
 
 
-def test_routes_that_cannot_be_used_say_why_and_stop_no_other(service, install, caplog):
-    install(routes={name: value for name, (value, _, _) in WRONG.items()} | COUNTS)
+def test_what_cannot_be_used_says_why_and_stops_no_other(service, install, caplog):
+    wrong = {name: WRONG[name][0] for name in ("nowhere", "untyped", "text")}
+    routes = {name: value for name, (value, _, _) in WRONG.items()} | COUNTS
+    install(routes=routes, tools={**wrong, "concepts": "third:count_concepts"})
+    found = tools_of(service)
+    assert not {*wrong} & {*found} and "concepts" in found
+    for name in wrong:
+        assert f"The agent tool {name!r} " in caplog.text
     client = client_of(service)
     for name, (_, code, message) in WRONG.items():
         answer = client.post(f"/{name}", json={}).json()
@@ -291,15 +274,6 @@ def test_routes_that_cannot_be_used_say_why_and_stop_no_other(service, install, 
     assert client.post(f"/{name}", json={}).status_code == 501
     assert client.post("/mentions", json={"text": "Narcan"}).json()["n"] == 1
     assert not {f"/{name}" for name in WRONG} & {*client.get("/openapi.json").json()["paths"]}
-
-
-def test_tools_that_cannot_be_used_are_left_out(service, install, caplog):
-    wrong = {name: WRONG[name][0] for name in ("nowhere", "untyped", "text")}
-    install(tools={**wrong, "concepts": "third:count_concepts"})
-    found = tools_of(service)
-    assert not {*wrong} & {*found} and "concepts" in found
-    for name in wrong:
-        assert f"The agent tool {name!r} " in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -69,15 +69,21 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture()
-def page(browser, address) -> Iterator[Any]:
+def bare(browser) -> Iterator[Any]:
+    """A page of the browser that has not gone anywhere."""
     page = browser.new_page()
     page.errors, page.requests = watch(page)
-    page.goto(address)
-    page.locator("#limit").get_by_text("characters").wait_for()
     yield page
     assert page.errors == []
-    assert page.title() == "Biomedical entity linking"
     page.close()
+
+
+@pytest.fixture()
+def page(bare, address) -> Iterator[Any]:
+    bare.goto(address)
+    bare.locator("#limit").get_by_text("characters").wait_for()
+    yield bare
+    assert bare.title() == "Biomedical entity linking"
 
 
 def link(page, text: str) -> str:
@@ -215,12 +221,9 @@ def test_downloads_are_as_from_bioel_link(page, nlp):
             assert document == json.loads(expected.strip("[\n"))
 
 
-# Scores and ids of a link; threshold; the ids that it gives. The threshold of the service is 0.25.
-THRESHOLDS = cases(__file__, "thresholds")
-
-
 def test_two_thresholds_are_applied_to_scores(page):
-    for scores, ids, threshold, expected in THRESHOLDS:
+    # Scores and ids of a link; threshold; the ids that it gives. That of the service is 0.25.
+    for scores, ids, threshold, expected in cases(__file__, "thresholds"):
         candidates = [{"id": id, "score": score, "name": id} for id, score in scores]
         answer = {"ids": ids, "candidates": candidates}
         decided = page.evaluate("([link, t]) => decideAgain(link, t)", [answer, threshold])
@@ -270,18 +273,15 @@ def test_ten_thousand_mentions(page):
     assert page.locator("#compare mark").count() == 20_000
 
 
-def test_a_text_is_linked_before_the_page_knows_the_service(browser, address):
-    page, answers = browser.new_page(), []
-    errors, _ = watch(page)
-    page.route("**/info", lambda route: answers.append(route))  # without an answer
-    page.goto(address)
-    assert link(page, "Narcan") == "1 mention"
-    page.click("#compare summary")
+def test_a_text_is_linked_before_the_page_knows_the_service(bare, address):
+    answers = []
+    bare.route("**/info", lambda route: answers.append(route))  # without an answer
+    bare.goto(address)
+    assert link(bare, "Narcan") == "1 mention"
+    bare.click("#compare summary")
     (route,) = answers
     route.continue_()
-    page.locator("#compare mark").nth(1).wait_for()
-    assert errors == []
-    page.close()
+    bare.locator("#compare mark").nth(1).wait_for()
 
 
 def test_errors_of_the_service_are_shown(page):
@@ -292,16 +292,13 @@ def test_errors_of_the_service_are_shown(page):
     assert link(page, "   ") == "0 mentions"
 
 
-def test_the_documentation_of_the_api_works_without_other_servers(browser, address):
-    page = browser.new_page()
-    errors, requests = watch(page)
-    page.goto(f"{address}/docs")
-    page.locator(".opblock-summary-control").first.click()
-    page.get_by_text("Find and link the mentions in texts").wait_for()
-    page.get_by_role("button", name="Try it out").click()
-    page.get_by_role("button", name="Execute").click()
-    page.locator(".live-responses-table").get_by_text("Naloxone").first.wait_for()
+def test_the_documentation_of_the_api_works_without_other_servers(bare, address):
+    bare.goto(f"{address}/docs")
+    bare.locator(".opblock-summary-control").first.click()
+    bare.get_by_text("Find and link the mentions in texts").wait_for()
+    bare.get_by_role("button", name="Try it out").click()
+    bare.get_by_role("button", name="Execute").click()
+    bare.locator(".live-responses-table").get_by_text("Naloxone").first.wait_for()
     files = ["swagger/swagger-ui-bundle.js", "swagger/swagger-ui.css"]
-    own = sorted(url for url in requests if not url.startswith("data:"))
+    own = sorted(url for url in bare.requests if not url.startswith("data:"))
     assert own == [f"{address}/{path}" for path in ("docs", "link", "openapi.json", *files)]
-    assert errors == []

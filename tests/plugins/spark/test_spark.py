@@ -14,6 +14,7 @@ from tiny import linking_nlp
 from spacy_bioel.cli import main
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import build_kb
+from spacy_bioel.plugins.spark.spark import link
 from spacy_bioel.types import Concept
 
 N = 300
@@ -72,9 +73,9 @@ def read_lines(*paths: Path) -> Rows:
     lines = (line for path in paths for line in path.read_text("utf8").splitlines())
     rows = [json.loads(line) for line in lines]
     for row in rows:
-        for link in row["links"]:
+        for one in row["links"]:
             # Spark and Parquet write the nulls.
-            link |= dict.fromkeys(("hgvs", "component", "gene", "facts")) | link
+            one |= dict.fromkeys(("hgvs", "component", "gene", "facts")) | one
     return rows
 
 
@@ -122,8 +123,6 @@ def test_parquet_by_both_engines(spark, here, model, source, tmp_path):
 
 @pytest.mark.slow
 def test_a_worker_that_dies_is_replaced(spark, here, model, tmp_path):
-    from spacy_bioel.plugins.spark.spark import link
-
     died = str(tmp_path / "died")
 
     def die_once(frames: Any) -> Any:
@@ -144,8 +143,6 @@ def test_a_worker_that_dies_is_replaced(spark, here, model, tmp_path):
 
 @pytest.mark.slow
 def test_the_pipeline_is_loaded_once_in_a_worker(spark, model):
-    from spacy_bioel.plugins.spark.spark import link
-
     def ask(frames: Any) -> Any:
         import pandas as pd
         import torch
@@ -165,8 +162,6 @@ def test_the_pipeline_is_loaded_once_in_a_worker(spark, model):
 
 @pytest.mark.slow
 def test_what_the_job_cannot_do(spark, model, source, tmp_path, capsys):
-    from spacy_bioel.plugins.spark.spark import link
-
     with pytest.raises(BioelError, match=r"\[B191\] There is no column 'text'; the columns are id"):
         link(spark.range(1), model=model)
     out = tmp_path / "out.jsonl"
@@ -186,10 +181,7 @@ def test_what_the_job_cannot_do(spark, model, source, tmp_path, capsys):
     [
         (["in.txt", "-o", "out.jsonl"], "[B196] --engine spark does not support the input in.txt,"),
         (["in.jsonl"], "support the output -, expected a name that ends in"),
-        (
-            ["in.jsonl", "-o", "out.jsonl", "--n-process", "2"],
-            "not support --n-process, expected",
-        ),
+        (["in.jsonl", "-o", "out.jsonl", "--n-process", "2"], "not support --n-process, expected"),
     ],
 )
 def test_arguments_that_do_not_suit_spark(arguments, message, capsys):
