@@ -44,11 +44,8 @@ def doc() -> Doc:
     return doc
 
 
-def test_links_come_back(doc):
+def test_ids_and_candidates_of_spans(doc):
     assert get_links(doc) == LINKS
-
-
-def test_ids_of_spans(doc):
     assert [(s.text, s.label_, s.kb_id_, s._.cui, s._.cuis) for s in doc.spans["bioel"]] == [
         ("nephritis", "Disease", "X:1", "X:1", ("X:1",)),
         ("Lupus nephritis", "Disease", "X:1|X:2", "X:1", ("X:1", "X:2")),
@@ -56,9 +53,7 @@ def test_ids_of_spans(doc):
         ("rash", "Sign", "NIL", None, ()),
     ]
     assert [s._.concept_id for s in doc.spans["bioel"]] == ["X:1", "X:1", None, None]
-
-
-def test_two_labels_on_the_same_characters_do_not_share(doc):
+    # Two labels on the same characters do not share.
     disease, _, sign, _ = doc.spans["bioel"]
     assert (disease.start_char, disease.end_char) == (sign.start_char, sign.end_char)
     assert disease._.candidates == (NEPHRITIS, KIDNEY)
@@ -88,16 +83,13 @@ def test_a_group_that_was_sorted_or_filtered(doc, order):
     assert [s._.candidates for s in doc.spans["bioel"]] == [LINKS[i].candidates for i in order]
 
 
-def test_a_span_without_a_record(doc):
-    doc.spans["bioel"].append(Span(doc, 0, 1, label="Disease"))
-    with pytest.raises(BioelError, match=r"\[B052\].*'bioel'.*'Lupus' at \(0, 5\)"):
-        get_links(doc)
-
-
-def test_a_link_off_the_tokens(doc):
+def test_a_span_without_a_record_and_a_link_off_the_tokens(doc):
     with pytest.raises(BioelError, match=r"\[B057\]"):
         set_links(doc, [Link(1, 5, "Disease")])
     assert get_links(doc) == LINKS
+    doc.spans["bioel"].append(Span(doc, 0, 1, label="Disease"))
+    with pytest.raises(BioelError, match=r"\[B052\].*'bioel'.*'Lupus' at \(0, 5\)"):
+        get_links(doc)
 
 
 def through_docbin(doc: Doc) -> Doc:

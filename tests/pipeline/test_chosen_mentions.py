@@ -3,33 +3,19 @@
 import random
 from itertools import combinations
 from math import log
-from typing import Any
 
 import pytest
 from cases import table
 from tiny import blank
 
-from spacy_bioel.entities.composites import Composites
-from spacy_bioel.entities.rule_set import RuleSet
-from spacy_bioel.entities.variants import Variants
 from spacy_bioel.mentions.selection import (
     add_defined_forms,
     apply_lists,
     drop_overlaps,
-    select_mentions,
     smooth_over_document,
 )
 from spacy_bioel.text.normalize import has_whole_brackets
 from spacy_bioel.types import ScoredSpan
-
-CFG: dict[str, Any] = {
-    "threshold": 0.5,
-    "document_smoothing": 0,
-    "allow_overlap": True,
-    "abbreviations": False,
-    "include": {},
-    "exclude": [],
-}
 
 
 @table("overlaps")
@@ -88,30 +74,6 @@ def test_probabilities_of_the_same_words_are_smoothed(weight, expected):
 def test_brackets():
     texts = {"[3H](+)-A": True, "IGF-I) receptor": False, "disease (COPD": False, ")(": False}
     assert {text: has_whole_brackets(text) for text in texts} == texts
-
-
-def test_composites_are_whole():
-    doc = blank().make_doc("CDK4/6, IL-6 and -8 in MCF-7/10 cells")
-    places = {"CDK4": "Gene", "CDK4/6": "Gene", "IL-6": "Gene", "MCF-7": "CellLine"}
-    spans = []
-    for text, label in places.items():
-        span = doc.char_span(start := doc.text.index(text), start + len(text))
-        assert span is not None
-        spans.append((span.start, span.end, label, 0.4 if text == "CDK4/6" else 0.9))
-    (chosen,) = select_mentions([doc], [spans], CFG, RuleSet({"composites": Composites()}))
-    found = [(doc[a:b].text, p) for a, b, _, p in chosen]
-    assert found == [("CDK4/6", 0.9), ("IL-6 and -8", 0.9), ("MCF-7", 0.9)]
-
-
-def test_borders_of_variants():
-    doc = blank().make_doc("A G to C substitution at position -174 in fig 5 , and Delta32")
-    cfg = CFG | {"allow_overlap": False}
-    spans = [(1, 3, "Variant", 0.9), (10, 12, "Variant", 0.9), (10, 11, "Gene", 0.6)]
-    (chosen,) = select_mentions([doc], [spans], cfg, RuleSet({"variants": Variants()}))
-    assert [(doc[a:b].text, label) for a, b, label, _ in chosen] == [
-        ("G to C substitution at position -174", "Variant"),
-        ("Delta32", "Variant"),
-    ]
 
 
 def test_included_and_excluded_words():

@@ -1,12 +1,10 @@
 """The starter finds and links six types; how it is saved and changed. More texts: cases.yml."""
 
-import subprocess
-import sys
-from collections.abc import Callable
-from functools import wraps
+from contextlib import ExitStack
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import spacy
@@ -70,24 +68,15 @@ def test_explain_shows_the_mention_that_hid_a_name(nlp):
     assert (hid.text, hid.label) == ("NSCLC got gefitinib", "Chemical") and hid.probability > 0.3
 
 
-def test_each_step_that_is_timed_is_one_of_a_doc(nlp, monkeypatch):
+def test_each_step_that_is_timed_is_one_of_a_doc(nlp):
     """The benchmark patches functions by name; a renamed function would have a time of zero."""
-    called = set()
-
-    def noted(path: str) -> Callable:
-        function = resolve_name(path)
-
-        @wraps(function)
-        def run(*args: Any, **kwargs: Any) -> Any:
-            called.add(path)
-            return function(*args, **kwargs)
-
-        return run
-
-    for path in STEPS:
-        monkeypatch.setattr(path, noted(path))
-    nlp(house.TEXT)
-    assert called == STEPS.keys()
+    with ExitStack() as stack:
+        noted = {
+            path: stack.enter_context(patch(path, autospec=True, side_effect=resolve_name(path)))
+            for path in STEPS
+        }
+        nlp(house.TEXT)
+    assert [path for path in STEPS if not noted[path].called] == []
 
 
 def test_variants_have_the_gene_and_the_rs_number_that_the_text_says(nlp):
@@ -137,17 +126,10 @@ def test_saved_and_loaded(nlp, tmp_path):
 
 
 @pytest.mark.slow
-def test_with_two_processes_under_spawn(tmp_path):
-    script = tmp_path / "spawned.py"
-    script.write_text(
-        "import multiprocessing, spacy_bioel\n"
-        "if __name__ == '__main__':\n"
-        "    multiprocessing.set_start_method('spawn')\n"
-        f"    docs = spacy_bioel.load().pipe([{TEXT!r}] * 3, n_process=2, batch_size=1)\n"
-        "    print([len(doc.spans['bioel']) for doc in docs])\n"
-    )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[6, 6, 6]"
+@pytest.mark.parametrize("start_method", ["spawn"], indirect=True)
+def test_with_two_processes_under_spawn(nlp, start_method):
+    docs = nlp.pipe([TEXT] * 3, n_process=2, batch_size=1)
+    assert [found(doc) for doc in docs] == [FOUND] * 3
 
 
 def test_only_names_of_mesh_have_vectors(nlp):

@@ -11,6 +11,9 @@ from tiny import blank, decide_by
 
 from spacy_bioel.dictionary.lookup import DictionaryLookup
 from spacy_bioel.entities import Query
+from spacy_bioel.entities.composites import Composites
+from spacy_bioel.entities.rule_set import RuleSet
+from spacy_bioel.entities.variants import Variants
 from spacy_bioel.fine_tuning import choose_starts
 from spacy_bioel.mentions.selection import select_mentions, trim_borders
 from spacy_bioel.settings import DictionarySettings, MentionSettings
@@ -89,10 +92,15 @@ def trimmed(text: str, mention: str) -> list[str]:
     return [doc[start:end].text for start, end, *_ in spans]
 
 
-def selected(text: str, labels: Any, label_people: bool | None = None) -> list[str]:
-    settings = MentionSettings.defaults() | {"allow_overlap": True, "label_people": label_people}
+RULES = RuleSet({"composites": Composites(), "variants": Variants()})
+
+
+def selected(text: str, labels: Any, *, rules: bool = False, **settings: bool | None) -> list[str]:
+    settings = MentionSettings.defaults() | {"allow_overlap": True} | settings
     doc = blank().make_doc(text)
-    (chosen,) = select_mentions([doc], [spans_of(doc, labels)], settings)
+    (chosen,) = select_mentions(
+        [doc], [spans_of(doc, labels)], settings, RULES if rules else RuleSet({})
+    )
     return [doc[start:end].text for start, end, *_ in chosen]
 
 

@@ -49,9 +49,11 @@ def test_each_span_has_the_candidates_of_its_linker(nlp, nil_threshold):
         assert first_ids(found.ents) == ["MINE:1"]  # linked last
 
 
-def test_two_linkers_of_one_group_are_refused(kb_folder):
+@pytest.mark.parametrize("is_sourced", [False, True])
+def test_two_linkers_of_one_group_are_refused(trained, kb_folder, is_sourced):
     nlp = linking_nlp(kb_folder, ["aspirin"])
-    nlp.add_pipe("bioel_linker", name="second", config={"kb": str(kb_folder)})
+    made: Any = {"source": trained} if is_sourced else {"config": {"kb": str(kb_folder)}}
+    nlp.add_pipe("bioel_linker", name="second", **made)
     for _ in range(2):  # not only the first time
         with pytest.raises(BioelError, match=r"\[B271\] .*'bioel_linker' and 'second'.*'bioel'"):
             nlp("aspirin")
@@ -164,29 +166,16 @@ def other(trained: Language, *pipes: str) -> Language:
     return nlp
 
 
-def test_in_order(trained):
+def test_in_order_before_the_detector_and_without_it(trained):
     nlp = other(trained, "bioel_mentions", "bioel_linker")
-    assert links(nlp(ASPIRIN)) == links(trained(ASPIRIN))
+    assert links(nlp(ASPIRIN)) == links(trained(ASPIRIN))  # which checks the order there
     assert nlp.get_pipe("bioel_linker").name == "bioel_linker"
-
-
-def test_before_the_detector(trained):
-    _ = trained(ASPIRIN)  # its own order is checked
-    nlp = other(trained, "bioel_linker", "bioel_mentions")
-    with pytest.warns(UserWarning, match=r"\[W271\].*bioel_linker.*bioel_mentions"):
-        nlp(ASPIRIN)
-
-
-def test_without_a_detector(trained):
-    with pytest.warns(UserWarning, match=r"\[W323\].*bioel_linker"):
-        other(trained, "bioel_linker")(ASPIRIN)
-
-
-def test_beside_a_linker_of_the_same_group(trained, kb_folder):
-    nlp = linking_nlp(kb_folder, ["aspirin"])
-    nlp.add_pipe("bioel_linker", name="second", source=trained)
-    with pytest.raises(BioelError, match=r"\[B271\].*second"):
-        nlp(ASPIRIN)
+    for pipes, warning in (
+        (("bioel_linker", "bioel_mentions"), r"\[W271\].*bioel_linker.*bioel_mentions"),
+        (("bioel_linker",), r"\[W323\].*bioel_linker"),
+    ):
+        with pytest.warns(UserWarning, match=warning):
+            other(trained, *pipes)(ASPIRIN)
 
 
 def test_from_a_config(trained_folder):
