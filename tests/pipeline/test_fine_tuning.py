@@ -15,9 +15,9 @@ from spacy.tokens import DocBin, Span
 from spacy.training import loop
 from spacy.training.initialize import init_nlp
 from spacy.util import load_config, resolve_dot_names
-from test_mention_detector import KINDS, make_detector
+from test_mention_detector import make_detector
 from thinc.api import Config
-from tiny import DETECTOR, blank, examples, linking_nlp
+from tiny import blank, examples, linking_nlp
 
 from spacy_bioel.cli.corpora import convert
 from spacy_bioel.errors import BioelError
@@ -60,12 +60,12 @@ def start(tmp_path, trained_folder) -> Callable[..., Any]:
     """
 
     def start(
-        names=("Drug", "Disorder"), *, train=TRAIN, dev=DEV, change: Any = None, **settings: Any
+        names=("Drug", "Disorder"), *, train=TRAIN, dev=DEV, change=None, there="", **settings: Any
     ) -> Any:
         for name, rows in {"train": train, "dev": dev}.items():
             srsly.write_jsonl(tmp_path / f"{name}.jsonl", [text_of(row, names) for row in rows])
         config = load_config(CONFIG)
-        paths = {"start": str(trained_folder)}
+        paths = {"start": str(there or trained_folder)}
         paths |= {name: str(tmp_path / f"{name}.jsonl") for name in ("train", "dev")}
         config["paths"] |= paths
         config["training"] |= {"max_steps": 12, "eval_frequency": 6, "patience": 0}
@@ -76,11 +76,6 @@ def start(tmp_path, trained_folder) -> Callable[..., Any]:
         return init_nlp(Config(config))
 
     return start
-
-
-def from_there(folder: Path) -> Callable[[Any], None]:
-    """Start from another pipeline."""
-    return lambda config: config["paths"].update(start=str(folder))
 
 
 def pipes(nlp: Any) -> tuple[Any, Any]:
@@ -178,13 +173,12 @@ def test_the_settings_of_labels_follow_their_names(start, trained_folder, tmp_pa
     linker.cfg["label_types"] = {"Chemical": ["Chemical"], "Disease": ["Disease"]}
     linker.cfg["kb"] = {"Chemical": str(folder), "Disease": str(folder)}
     nlp.to_disk(tmp_path / "model")
-    there = from_there(tmp_path / "model")
-    detector, linker = pipes(start(("Drug", ""), change=there))
+    detector, linker = pipes(start(("Drug", ""), there=tmp_path / "model"))
     assert detector.cfg["include"] == {"Drug": ["levodopa/carbidopa"]}
     assert linker.cfg["label_types"] == {"Drug": ["Chemical"]} and list(linker.cfg["kb"]) == [
         "Drug"
     ]
-    detector, linker = pipes(start(("Drug", ""), keep=True, change=there))
+    detector, linker = pipes(start(("Drug", ""), keep=True, there=tmp_path / "model"))
     assert list(linker.cfg["kb"]) == ["Drug", "Disease"]
 
 
@@ -223,12 +217,6 @@ def organs(tmp_path, monkeypatch) -> str:
     return str(tmp_path / "organs")
 
 
-def test_no_label_is_known(start, caplog):
-    nlp = start(("Organ", ""), train=LIVER)
-    assert pipes(nlp)[0].labels == ("Organ",)
-    assert "W381" in caplog.text and "Organ = LABEL" in caplog.text
-
-
 def test_labels_of_a_knowledge_base_and_of_dev_that_train_lacks(start, organs, tmp_path):
     with pytest.raises(BioelError, match=r"\[B575\] --kb names the label 'Orgam'.* --kb LABEL="):
         start(("Organ", ""), train=LIVER, kb=f"Orgam={organs}")
@@ -262,25 +250,26 @@ def test_a_knowledge_base_in_place_of_those_of_other_labels(start, organs, caplo
     assert "labelled 'Drug'" in message and "--kb Drug=FOLDER" in message
 
 
-def test_a_label_without_a_knowledge_base_is_not_linked(start, organs, tmp_path, caplog):
+def test_a_label_without_a_knowledge_base_is_not_linked(start, trained, organs, tmp_path, caplog):
     """Rather than to those of the others; but if these have its ids, it is."""
 
-    def with_labels(config: Any) -> None:
-        nlp = spacy.load(config["paths"]["start"])
-        folder = str(pipes(nlp)[1].kb.path)
-        pipes(nlp)[1].set_kb({"Chemical": folder, "Disease": organs})
-        nlp.to_disk(tmp_path / "model")
-        config["paths"]["start"] = str(tmp_path / "model")
-
-    nlp = start(("Drug", "Organ"), train=[HARMED] * 2, keep=True, change=with_labels)
+    folder = str(pipes(trained)[1].kb.path)
+    pipes(trained)[1].set_kb({"Chemical": folder, "Disease": organs})
+    trained.to_disk(there := tmp_path / "model")
+    nlp = start(("Drug", "Organ"), train=[HARMED] * 2, keep=True, there=there)
     assert "W383" not in caplog.text and pipes(nlp)[1].cfg["label_types"] == {}
     IDS["liver"] = "L9"
-    nlp = start(("Drug", "Organ"), train=[HARMED] * 2, keep=True, change=with_labels)
+    nlp = start(("Drug", "Organ"), train=[HARMED] * 2, keep=True, there=there)
     assert "labelled 'Organ' have no id in any knowledge base" in caplog.text
     assert pipes(nlp)[1].cfg["label_types"] == {"Organ": []}
 
 
-def test_one_known_label_is_enough(start, caplog):
+def test_labels_that_are_not_known(start, caplog):
+    """One known label is enough; without any, a label starts from scratch as well."""
+    nlp = start(("Organ", ""), train=LIVER)
+    assert pipes(nlp)[0].labels == ("Organ",)
+    assert "W381" in caplog.text and "Organ = LABEL" in caplog.text
+    caplog.clear()
     nlp = start(("Drug", "Organ"), train=[HARMED] * 2)
     assert pipes(nlp)[0].labels == ("Drug", "Organ")
     assert "W381" in caplog.text and "'Organ'" in caplog.text
@@ -303,8 +292,6 @@ def test_what_cannot_be_started_from(
             config["paths"][empty] = str(tmp_path / "empty.spacy")
         elif there == "again":
             config["components"]["bioel_mentions"] = {"factory": "bioel_mentions"}
-        elif there:
-            config["paths"]["start"] = str(tmp_path / there)
 
     if there == "untrained":
         nlp = linking_nlp(kb_folder)
@@ -319,17 +306,14 @@ def test_what_cannot_be_started_from(
             train=TRAIN[:train] if train else [(text, [], []) for text, *_ in TRAIN],
             dev=TRAIN[3 - dev :] if train > 1 and dev else TRAIN[:dev] or DEV,
             change=change,
+            there=tmp_path / there if there in ("untrained", "other") else "",
             **settings,
         )
 
 
 @pytest.mark.parametrize("kind", ["hidden", "linear", "bio"])
 def test_rows_of_the_last_layer(kind, texts):
-    detector = (
-        make_detector(kind)
-        if kind in KINDS
-        else blank().add_pipe("bioel_mentions", config=DETECTOR)
-    )
+    detector: Any = make_detector(kind)
     data = examples(blank(), texts)
     detector.initialize(lambda: data)
     batch = detector._batch([example.predicted for example in data])
@@ -368,7 +352,7 @@ def test_the_card_names_the_pipeline_it_started_from(start, trained_folder, tmp_
     about = {"name": "mini", "version": "1.2", "license": "MIT", "sources": sources}
     meta = srsly.read_json(source / "meta.json") | about | {"bioel": {"origins": [earlier]}}
     srsly.write_json(source / "meta.json", meta)
-    nlp = start(change=from_there(source))
+    nlp = start(there=source)
     nlp.meta["training_steps"] = 12
     nlp.to_disk(model := tmp_path / "model")
     gold, scores = tmp_path / "dev.jsonl", tmp_path / "scores.json"

@@ -137,10 +137,8 @@ def test_another_set_of_them(folders):
 def test_names_in_the_text_have_the_label_of_their_knowledge_base(folders):
     nlp = linking_nlp(folders, mentions="dictionary", model=SMALL)
     doc = nlp("Paludism and pyrexia")
-    assert [(s.text, s.label_, s._.cui) for s in doc.spans["bioel"]] == [
-        ("Paludism", "Disease", "B:1"),
-        ("pyrexia", "Sign", "S:1"),
-    ]
+    found = [(s.text, s.label_, s._.cui) for s in doc.spans["bioel"]]
+    assert found == [("Paludism", "Disease", "B:1"), ("pyrexia", "Sign", "S:1")]
 
 
 def test_names_of_several_knowledge_bases_do_not_compete(folders):
@@ -182,9 +180,7 @@ def test_trained_and_tuned_as_any_other(folders, tmp_path):
     nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
     train(nlp, [text(1), text(2)], updates=7)
     linker = nlp.get_pipe("bioel_linker")
-    nlp.add_pipe("entity_ruler", first=True).add_patterns(
-        [{"label": label, "pattern": [{"LOWER": word}]} for word, label in PATTERNS.items()]
-    )
+    nlp.add_pipe("entity_ruler", first=True, source=linking(""))
     assert [ent._.cui for ent in nlp(TEXT).ents] == ["D:1", "S:2", "B:1"]
     development = gather_development(linker, gold_docs(nlp, [text(1), text(2)]))
     assert sorted(zip(development.documents, development.strings, strict=True)) == [
@@ -240,10 +236,7 @@ def test_a_knowledge_base_for_one_label_is_not_used_for_others(folders, tmp_path
     copy = linking("")
     copy.get_pipe("bioel_linker").from_bytes(nlp.get_pipe("bioel_linker").to_bytes())
     pickled = linking("")
-    pickled._components[-1] = (
-        "bioel_linker",
-        pickle.loads(pickle.dumps(nlp.get_pipe("bioel_linker"))),
-    )
+    pickled._components[-1] = pickle.loads(pickle.dumps(nlp._components[-1]))
     for each in (nlp, other, loaded, copy, pickled):
         assert found(each(TEXT)) == expected
     assert other.get_pipe("bioel_linker").cfg["kb"] == alone
@@ -264,10 +257,7 @@ def built(folder: Path, *concepts: Concept) -> str:
 
 
 def candidates(kb: Any, mentions: str) -> list[tuple[str, float]]:
-    nlp = blank()
-    nlp.add_pipe("entity_ruler").add_patterns([{"label": "Thing", "pattern": "malaria"}])
-    nlp.add_pipe("bioel_linker", config={"kb": kb, "model": SMALL, "mentions": mentions})
-    doc = nlp("Cough, fever or malaria.")
+    doc = linking(kb, {"malaria": "Thing"}, mentions=mentions)("Cough, fever or malaria.")
     (span,) = [span for span in doc.spans["bioel"] if span.text == "malaria"]
     return [(c.id, c.score) for c in span._.candidates]
 

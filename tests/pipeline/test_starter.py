@@ -12,7 +12,7 @@ import spacy
 from cases import table
 from kb_files import vectors_of, with_header
 from spacy.language import Language
-from tiny import LINKER, VOCABULARY, blank, examples, linking_nlp, with_entity
+from tiny import LINKER, VOCABULARY, examples, linking_nlp, with_entity
 
 import spacy_bioel
 from spacy_bioel.errors import BioelError
@@ -26,7 +26,7 @@ from spacy_bioel.types import Candidate, Concept
 
 
 def test_a_linker_with_no_settings_at_all():
-    real = linking_nlp_without_kb()
+    real = linking_nlp("")
     linker: Any = real.get_pipe("bioel_linker")
     mentions = ("heart attack", "acetylsalicylic acid", "no such thing xyz")
     found = [linked(real, mention) for mention in mentions]
@@ -51,7 +51,7 @@ def test_the_usual_folder_of_a_system(monkeypatch, platform, variable, value, ex
 
 def test_the_first_use_says_what_it_builds_and_encodes(small_starter, capfd, caplog):
     for _ in range(2):
-        nlp = linking_nlp_without_kb()
+        nlp = linking_nlp("")
         assert linked(nlp, "heart attack") == "MESH:D009203"
     messages = [record.getMessage() for record in caplog.records]
     codes = [message[:6] for message in messages]
@@ -120,7 +120,7 @@ def test_a_folder_that_cannot_be_written(small_starter, tmp_path, monkeypatch, i
         (tmp_path / "file").write_text("in the way", encoding="utf8")
         monkeypatch.setenv("SPACY_BIOEL_CACHE", str(tmp_path / "file" / "cache"))
     where = "Permission denied" if is_there else "file/cache"
-    nlp = linking_nlp_without_kb()
+    nlp = linking_nlp("")
     with pytest.raises(BioelError, match=rf"\[B063\].*{where}.*SPACY_BIOEL_CACHE"):
         nlp(with_entity(nlp, "aspirin", "aspirin"))
 
@@ -131,14 +131,8 @@ def linked(nlp: Language, mention: str) -> str:
     return entity.kb_id_
 
 
-def linking_nlp_without_kb(**settings: Any) -> Language:
-    nlp = blank()
-    nlp.add_pipe("bioel_linker", config=settings)
-    return nlp
-
-
 def test_the_cache_of_this_machine_is_not_stored(small_starter, texts, tmp_path, caplog):
-    nlp = linking_nlp_without_kb(include_kb=False, **LINKER)
+    nlp = linking_nlp("", include_kb=False, **LINKER)
     nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
     linker: Any = nlp.get_pipe("bioel_linker")
     for is_trained in (False, True):
@@ -154,7 +148,7 @@ def test_the_cache_of_this_machine_is_not_stored(small_starter, texts, tmp_path,
 
 
 def test_a_saved_pipeline_has_a_copy(small_starter, tmp_path, monkeypatch):
-    nlp = linking_nlp_without_kb()
+    nlp = linking_nlp("")
     assert linked(nlp, "aspirin") == "MESH:D001241"
     nlp.to_disk(tmp_path / "m")
     monkeypatch.setattr(bundled, "starter_kb", None)
@@ -238,7 +232,7 @@ def test_names_that_are_found_need_no_encoder_and_no_warning(large):
 
 
 def test_reading_a_property_builds_no_knowledge_base(small_starter):
-    nlp = linking_nlp_without_kb()
+    nlp = linking_nlp("")
     candidate = Candidate("MESH:D001241", 0.5, "Aspirin", "exact", kb="0" * 32)
     with pytest.raises(BioelError, match=r"\[B320\]"):
         _ = candidate.concept
