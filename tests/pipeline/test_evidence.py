@@ -1,7 +1,8 @@
 """The table of candidates and their evidence, compared with one computed by hand (evidence.yml)."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -75,14 +76,9 @@ def table(
     return result
 
 
-class Fixed:
+def fixed(rows: list[int], cosines: list[float]) -> Any:
     """An n-gram search with the same result for every query."""
-
-    def __init__(self, *rows: tuple[list[int], list[float]]) -> None:
-        self.rows = rows
-
-    def search(self, queries: Sequence[str], k: int) -> SearchResult:
-        return found(*[self.rows[0]] * len(queries))
+    return SimpleNamespace(search=lambda queries, k: found(*[(rows, cosines)] * len(queries)))
 
 
 @pytest.mark.parametrize("case", CASES["cases"], ids=lambda case: case["about"][:40])
@@ -95,7 +91,7 @@ def test_features_sources_and_names(kb, case):
         name: found(*case[name]) for name in ("dense", "dense_aliases") if name in case
     }
     if "ngrams" in case:
-        searches["ngram_search"] = Fixed(case["ngrams"])
+        searches["ngram_search"] = fixed(*case["ngrams"])
     evidence = case.get("evidence", EVIDENCE)
     rows = table(case["queries"], kb, case.get("aliases", FLU), evidence=evidence, **searches)
     result = {f"{query} {id}": row for (query, id), row in rows.items()}
@@ -124,7 +120,7 @@ def switched(kb: KnowledgeBase, off: str) -> dict[str, set[str]]:
         kb,
         dense=dense,
         dense_aliases=dense_aliases,
-        ngram_search=Fixed(([2, 3], [0.6, 0.4])),
+        ngram_search=fixed([2, 3], [0.6, 0.4]),
         evidence=[name for name in EVIDENCE if name != off],
     )
     return {query: set(rows[query, "X:2"]) - {"name", "sources"} for query in ("cold", "flus")}
