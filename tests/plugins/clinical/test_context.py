@@ -82,13 +82,7 @@ def test_a_sentence_without_an_end_costs_linear_time(contexts):
 
 
 def test_a_full_line_continues_in_the_next_one():
-    text = (
-        "He has had cough for three days and denies any history of\n"
-        "COPD or heart failure in the past or at any time before.\n"
-        "- item\n"
-        "Short line\n"
-        "New line. Next."
-    )
+    text = cases(__file__, "full_line")
     starts = [text[at:].split()[0] for at in sentence_borders(text)]
     assert starts == ["-", "Short", "New", "Next."]
 

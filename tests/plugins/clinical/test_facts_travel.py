@@ -18,11 +18,10 @@ from spacy_bioel.report import explain
 from spacy_bioel.types import Concept
 
 TEXT = "No fever. Her father had migraine. Possible asthma; seizures in 2010."
+NAMES = {"Fever": "Sign", "Migraine": "Disease", "Asthma": "Disease", "Seizures": "Disease"}
 CONCEPTS = [
-    Concept("X:1", names=("Fever",), types=("Sign",)),
-    Concept("X:2", names=("Migraine",), types=("Disease",)),
-    Concept("X:3", names=("Asthma",), types=("Disease",)),
-    Concept("X:4", names=("Seizures",), types=("Disease",)),
+    Concept(f"X:{n}", names=(name,), types=(type,))
+    for n, (name, type) in enumerate(NAMES.items(), 1)
 ]
 FLAGS = ("negated", "uncertain", "historical", "hypothetical", "experiencer")
 
@@ -234,11 +233,10 @@ def test_new_entities_on_a_linked_doc(nlp):
 
 
 def test_context_covers_each_group_of_each_linker(nlp):
-    kb = nlp.get_pipe("bioel_linker").cfg["kb"]
     two = spacy.blank("en")
+    config = {"kb": nlp.get_pipe("bioel_linker").cfg["kb"], "mentions": "dictionary"}
     for key in ("signs", "diseases"):
-        config = {"kb": kb, "mentions": "dictionary", "spans_key": key}
-        two.add_pipe("bioel_linker", name=key, config=config)
+        two.add_pipe("bioel_linker", name=key, config=config | {"spans_key": key})
     two.add_pipe("bioel_context")
     doc = two(TEXT)
     for key in ("signs", "diseases"):

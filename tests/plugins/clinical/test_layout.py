@@ -7,6 +7,8 @@ from tables import cases
 
 from spacy_bioel.plugins.clinical.layout import Node, read_layout, units_of
 
+LEVELS = "\n".join("  " * (n % 60) + "- x" for n in range(10_000))  # 60 of them
+
 
 def outline(text: str) -> list[str]:
     """Return the kinds of the nodes in a text with their words, the inner ones indented."""
@@ -30,16 +32,8 @@ def heads(text: str) -> list[str]:
 
 
 def test_a_list_with_a_head_ends_at_a_line_that_is_not_an_item():
-    assert outline("Denies:\n- fever\n  and chills\n- cough\nSeen today.") == [
-        "list: Denies: - fever and chills - cough",
-        " sentence: Denies:",
-        " item: - fever and chills",
-        "  sentence: fever and chills",
-        " item: - cough",
-        "  sentence: cough",
-        "paragraph: Seen today.",
-        " sentence: Seen today.",
-    ]
+    text, expected = cases(__file__, "outlined_list")
+    assert outline(text) == expected.splitlines()
 
 
 @pytest.mark.parametrize(("text", "expected"), cases(__file__, "items"))
@@ -72,14 +66,9 @@ def test_short_lines_in_lower_case_are_items_of_a_list(text, n):
     assert len(kinds(text, "paragraph")) == n
 
 
-def test_boxes_questions_and_wrapped_lines():
-    assert kinds("[x] fever [ ] cough", "box") == ["[x] fever ", "[ ] cough"]
-    assert kinds("Skin: rash [x]  itch [ ]", "box") == [" rash [x]", "  itch [ ]"]
-    assert kinds("Any fever? No. Pain? Yes.", "question") == ["Any fever? ", "Pain? "]
-    assert kinds("Dx: ? gout", "question") == []
-    wrapped = "She has had severe headaches for three\nweeks, and no nausea."
-    assert kinds(wrapped, "sentence") == [wrapped]
-    assert kinds("[1] and (x 3 days)", "box") == []
+@pytest.mark.parametrize(("text", "kind", "expected"), cases(__file__, "kinds"))
+def test_boxes_questions_and_wrapped_lines(text, kind, expected):
+    assert kinds(text, kind) == [*expected]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -101,7 +90,7 @@ def test_nodes_lie_inside_their_parents_in_order(seed):
         "",
         "\n\n\f\n",
         "no gout, " * 22_000,  # one line of 198,000 characters
-        "\n".join("  " * (n % 60) + "- item" for n in range(10_000)),  # 60 levels
+        LEVELS,
         "- " * 10_000,
         "No signs of:\n" + "- rash\n" * 10_000,
         *cases(__file__, "bad_layouts"),
@@ -119,12 +108,7 @@ def test_bad_layout_is_plain_text(text, contexts):
     ("text", "expected"),
     [
         ("No signs of:\n" + "- rash\n" * 9_999 + "- [gout]", "absent"),
-        (
-            "No signs of:\n"
-            + "\n".join("  " * (n % 60) + "- x" for n in range(10_000))
-            + "\n- [gout]",
-            "absent",
-        ),
+        (f"No signs of:\n{LEVELS}\n- [gout]", "absent"),
         ("He is well and active, " * 9_000 + "no [rash], has [pain]", "absent present"),
     ],
     ids=["long list", "levels", "long line"],

@@ -19,21 +19,9 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.plugins.clinical.status import Context
 from spacy_bioel.types import Candidate, Concept, Link
 
-COLUMNS = (
-    "note_nlp_id note_id section_concept_id snippet offset lexical_variant note_nlp_concept_id "
-    "note_nlp_source_concept_id nlp_system nlp_date nlp_datetime term_exists term_temporal "
-    "term_modifiers"
-)
 TEXT = "No MI."
-CODES = {
-    "SNOMED:22298006": [("4329847", "4329847")],  # standard
-    "ICD10CM:I21.9": [("4329847", "45571656")],  # mapped
-    "ICD10CM:I21.3": [("312327", "45533436"), ("4275423", "45533436")],  # to two
-    "ICD10CM:Z99.8": [("0", "45500000")],  # not mapped
-    "ATC:B01AC": [("0", "21600001")],  # a class
-    "X:1": [("0", "0")],  # not of OMOP
-    "dbSNP:rs1": [("0", "0")],  # from the text, and in no knowledge base
-}
+COLUMNS = cases(__file__, "columns_of_note_nlp")
+CODES = cases(__file__, "codes_of_omop")
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +51,7 @@ def linked(kb: KnowledgeBase, *ids: str, context: Context | None = None) -> Link
 def test_standard_and_source_concepts(kb, code):
     rows = rows_of(linked(kb, code))
     pairs = [(row["note_nlp_concept_id"], row["note_nlp_source_concept_id"]) for row in rows]
-    assert pairs == CODES[code]
+    assert pairs == [*CODES[code]]
 
 
 def test_the_cells_of_a_row(kb):
@@ -71,12 +59,7 @@ def test_the_cells_of_a_row(kb):
     assert date.fromisoformat(row.pop("nlp_date")) == date.today()
     assert datetime.fromisoformat(row.pop("nlp_datetime")).date() == date.today()
     assert re.fullmatch(r"spacy-bioel \d+\.\d+\.\d+", row.pop("nlp_system"))
-    assert row == {
-        **{"note_nlp_id": "1", "note_id": "7", "section_concept_id": "0", "snippet": TEXT},
-        **{"offset": "3", "lexical_variant": "MI", "note_nlp_concept_id": "4329847"},
-        **{"note_nlp_source_concept_id": "4329847", "term_exists": "N"},
-        **{"term_temporal": "present", "term_modifiers": "negated=true"},
-    }
+    assert row == cases(__file__, "note_nlp_row")
 
 
 @pytest.mark.parametrize("context, exists, temporal, modifiers", cases(__file__, "note_nlp"))
@@ -95,12 +78,8 @@ def test_several_documents_nil_and_composites(kb):
     failed = LinkedText("10", TEXT, error=Failure("E088", "too long"))
     rows = rows_of(both, nil, variant, failed)
     keys = ("note_nlp_id", "note_id", "note_nlp_concept_id")
-    assert [tuple(row[key] for key in keys) for row in rows] == [
-        ("1", "7", "4329847"),
-        ("2", "7", "1112807"),
-        ("3", "2", "0"),  # documents without an id are numbered
-        ("4", "9", "0"),
-    ]
+    # Documents without an id are numbered.
+    assert [tuple(row[key] for key in keys) for row in rows] == [*cases(__file__, "several_notes")]
 
 
 def test_lengths_of_the_columns(kb):
@@ -135,11 +114,7 @@ def test_the_context_is_determined(kb, tmp_path, capsys):
     with out.open(encoding="utf8", newline="") as file:
         rows = list(csv.DictReader(file))
     keys = ("note_id", "lexical_variant", "note_nlp_concept_id", "term_exists", "term_modifiers")
-    assert [tuple(row[key] for key in keys) for row in rows] == [
-        ("1", "heart attack", "4329847", "N", "negated=true"),
-        ("2", "ASA", "1112807", "Y", ""),
-        ("2", "heart attack", "4329847", "N", "subject=mother"),
-    ]
+    assert [tuple(row[key] for key in keys) for row in rows] == [*cases(__file__, "notes_on_disk")]
 
 
 def test_a_knowledge_base_without_ids_of_omop(kb, tmp_path, capsys):

@@ -2,11 +2,9 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
-from spacy_bioel.models.torch_io import loss_and_gradients
 from spacy_bioel.plugins.contextual.networks import ranking_loss
 from spacy_bioel.plugins.contextual.token_networks import collective_loss, restricted_softmax_loss
 
@@ -35,14 +33,6 @@ def test_gradients_are_those_of_finite_differences():
         (restricted, (vectors, random(7, 3), random(7))),
     ):
         assert torch.autograd.gradcheck(function, inputs)
-
-
-def test_a_loss_by_hand():
-    logits = np.array([0.0, np.log(3.0), 5.0], np.float32)
-    groups, right = np.array([7, 7, 9]), np.array([True, False, False])
-    loss, gradient = loss_and_gradients(ranking_loss, logits, groups, right)
-    assert loss == pytest.approx(np.log(4.0))
-    assert gradient.tolist() == pytest.approx([-0.75, 0.75, 0.0])
 
 
 def test_the_ranking_loss_by_hand():

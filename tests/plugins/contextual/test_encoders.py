@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from tables import cases
 from torch import Tensor
 
 from spacy_bioel.plugins.contextual import networks as encoders
@@ -26,19 +27,10 @@ def flat(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
     return ids, torch.tensor([len(row) for row in rows])
 
 
-@pytest.mark.parametrize(
-    ("lengths", "max_pieces", "expected"),
-    [
-        ([5], 2, [[0]]),
-        ([5, 5, 5], 10, [[0, 1], [2]]),
-        ([9, 2, 3, 2], 10, [[0], [2, 1, 3]]),  # 9 pieces, then 3 x 3 with padding
-        ([9, 2, 3, 2], 8, [[0], [2, 1], [3]]),
-        ([], 8, []),
-    ],
-)
+@pytest.mark.parametrize(("lengths", "max_pieces", "expected"), cases(__file__, "batches"))
 def test_rows_that_are_batched_together(lengths, max_pieces, expected):
     batches = encoders.batches_by_length(torch.tensor(lengths, dtype=torch.int64), max_pieces)
-    assert [batch.tolist() for batch in batches] == expected
+    assert [(*batch.tolist(),) for batch in batches] == [*expected]
 
 
 # Names.

@@ -79,17 +79,13 @@ def test_every_name_leads_to_itself(folder):
             assert trie.names_of(node)[1].tolist() == [row]
 
 
-def test_what_cannot_be_written_is_counted(folder):
-    trie = build_trie(KnowledgeBase.open(folder), english)
+def test_what_cannot_be_written_is_counted_and_some_names_may_be_left_out(folder):
+    kb = KnowledgeBase.open(folder)
+    trie = build_trie(kb, english)
     assert (trie.left_out, trie.nameless) == (2, 1)
     assert len(trie.names) == 3
-
-
-def test_some_names_only(folder):
-    kb = KnowledgeBase.open(folder)
     row = int(kb.lookup_names(["renal"])[0])
-    trie = build_trie(kb, english, rows=np.array([row]))
-    assert trie.names.tolist() == [row]
+    assert build_trie(kb, english, rows=np.array([row])).names.tolist() == [row]
 
 
 # Files.
@@ -131,10 +127,16 @@ def test_it_is_copied_with_the_knowledge_base(folder, tmp_path):
     assert len(open_trie(in_memory, fingerprint=PIECES).names) == 3
 
 
-@pytest.mark.parametrize("part", ["first_child", "names"])
-def test_a_damaged_file_is_named_and_written_again(folder, part):
+@pytest.fixture
+def path(folder) -> Path:
+    """A file with the trie of the folder."""
     write_trie(KnowledgeBase.open(folder), english, fingerprint=PIECES)
     (path,) = folder.glob("tries/*")
+    return path
+
+
+@pytest.mark.parametrize("part", ["first_child", "names"])
+def test_a_damaged_file_is_named_and_written_again(folder, path, part):
     flip(path, place_of(path, part).start)
     with pytest.raises(BioelError, match=rf"\[B024\] {part} in tries/{PIECES}\.\w+\.safe"):
         open_trie(KnowledgeBase.open(folder), fingerprint=PIECES)
@@ -143,9 +145,7 @@ def test_a_damaged_file_is_named_and_written_again(folder, part):
 
 @pytest.mark.parametrize("part", ["first_child", "names"])
 @pytest.mark.parametrize("change", ["missing", "other type", "other length"])
-def test_an_array_that_does_not_fit(folder, part, change):
-    write_trie(KnowledgeBase.open(folder), english, fingerprint=PIECES)
-    (path,) = folder.glob("tries/*")
+def test_an_array_that_does_not_fit(folder, path, part, change):
     array = TensorFile(np.frombuffer(path.read_bytes(), np.uint8)).arrays[part]
     others = {"missing": None, "other type": array.astype(np.float32), "other length": array[None]}
     forge_array(path, part, others[change])
@@ -154,9 +154,7 @@ def test_an_array_that_does_not_fit(folder, part, change):
 
 
 @pytest.mark.parametrize("cut", [1, 3000, 99999])
-def test_a_file_that_was_cut_is_no_trie_and_is_written_again(folder, cut):
-    write_trie(KnowledgeBase.open(folder), english, fingerprint=PIECES)
-    (path,) = folder.glob("tries/*")
+def test_a_file_that_was_cut_is_no_trie_and_is_written_again(folder, path, cut):
     path.write_bytes(path.read_bytes()[:-cut])
     with pytest.raises(BioelError, match=r"\[B030\] tries/"):
         KnowledgeBase.open(folder).verify(homes=True)

@@ -119,11 +119,8 @@ def test_a_spoilt_checkpoint(copy, spoil, error):
     spoil(copy)
     with pytest.raises(BioelError, match=rf"(?s)\[{error}"):
         make_encoder(copy)
-
-
-def test_names_without_special_pieces_have_a_mean(copy):
-    change(copy, "tokenizer.json", post_processor=None)
-    assert encode_names(make_encoder(copy, pooling="mean"), NAMES).shape == (5, 32)
+    if "CLS" in error:  # which a mean does not need
+        assert encode_names(make_encoder(copy, pooling="mean"), NAMES).shape == (5, 32)
 
 
 def test_no_checkpoint(checkpoint, tmp_path, monkeypatch):

@@ -1,5 +1,7 @@
 """A detector that listens to a transformer in the pipe `tok2vec`: learnt by heart and stored."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -104,31 +106,31 @@ def test_disk_and_bytes(shared, inputs, tmp_path):
     assert copy.to_bytes() == shared.to_bytes()
 
 
-def test_each_document_is_read_once(shared, texts):
-    network = shared.get_pipe("tok2vec").model.shims[0]._model
-    n_tokens = []
+@contextmanager
+def reads_of(nlp: Language) -> Iterator[list[int]]:
+    """Note the number of tokens each time that the transformer reads."""
+    n_tokens: list[int] = []
+    network = nlp.get_pipe("tok2vec").model.shims[0]._model
     handle = network.register_forward_pre_hook(lambda _, args: n_tokens.append(args[-1]))
-    docs = list(shared.pipe([text.text for text in texts], batch_size=2))
+    yield n_tokens
     handle.remove()
-    lengths = [len(doc) for doc in docs]
+
+
+def test_each_document_is_read_once_by_two_listeners_that_learn(shared, texts):
+    with reads_of(shared) as n_tokens:
+        lengths = [len(d) for d in shared.pipe([text.text for text in texts], batch_size=2)]
     assert n_tokens == [sum(lengths[i : i + 2]) for i in (0, 2, 4)]
-
-
-def test_two_listeners_share_it(shared, texts):
     config = {"model": LISTENING_DETECTOR, "spans_key": "other"}
     shared.add_pipe("bioel_mentions", name="others", config=config)
     data = examples(shared, texts)
     shared.get_pipe("others").initialize(lambda: data, nlp=shared)
     assert len(shared.get_pipe("tok2vec").listeners) == 2
-    n_read = []
-    network = shared.get_pipe("tok2vec").model.shims[0]._model
-    handle = network.register_forward_pre_hook(lambda _, args: n_read.append(args[-1]))
     before = embeddings(shared)
     optimizer = shared.resume_training()
     optimizer.learn_rate = 0.02
-    losses = step(shared, texts, optimizer)
-    handle.remove()
-    assert len(n_read) == 1
+    with reads_of(shared) as n_tokens:
+        losses = step(shared, texts, optimizer)
+    assert len(n_tokens) == 1
     assert losses["others"] > losses["bioel_mentions"] > 0
     assert np.abs(embeddings(shared) - before).max() > 0
 

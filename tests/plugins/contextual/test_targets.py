@@ -3,35 +3,21 @@
 import numpy as np
 import pytest
 from kb_files import made_kb
+from tables import cases, concepts_of
 
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.plugins.contextual.rescoring import nearest_names
-from spacy_bioel.types import Concept
 
 
 @pytest.fixture(scope="module")
 def kb(tmp_path_factory) -> KnowledgeBase:
-    concepts = [
-        Concept("X:1", ("Kidney Diseases", "Renal failure", "Failure, Renal", "ARF"), ()),
-        Concept("X:2", ("Heart attack", "Myocardial infarction"), ()),
-        Concept("X:3", ("Headache",), ()),
-    ]
     folder = tmp_path_factory.mktemp("targets") / "kb"
-    return made_kb(folder, concepts)
+    return made_kb(folder, concepts_of(cases(__file__, "concepts_of_targets")))
 
 
 def test_most_similar_name_of_each_concept(kb):
-    expected = {
-        ("renal failures", "X:1"): "Renal failure",
-        ("diseased kidneys", "X:1"): "Kidney Diseases",
-        ("arf", "X:1"): "ARF",
-        ("infarction", "X:2"): "Myocardial infarction",
-        ("attack of the heart", "X:2"): "Heart attack",
-        ("renal failure", "X:3"): "Headache",
-        # The preferred name if none is similar.
-        ("qqq", "X:1"): "Kidney Diseases",
-        ("", "X:2"): "Heart attack",
-    }
+    # The preferred name if none is similar.
+    expected = {tuple(of): name for *of, name in cases(__file__, "nearest_names")}
     strings, ids = zip(*expected, strict=True)
     rows = nearest_names(kb, strings, kb.find_all(list(ids)))
     assert kb.names.take(rows) == list(expected.values())

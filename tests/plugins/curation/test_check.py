@@ -72,14 +72,12 @@ def test_numbers_that_are_no_ids(checker, text):
     assert checker.check_text(text) == []
 
 
-def test_a_name_that_no_concept_has(checker):
+def test_proposals_where_the_name_does_not_fit(checker):
     finding = only(checker, "Congenital TTP (MONDO:0010134)")
     assert finding.verdict is IdVerdict.OTHER
     assert finding.found.name == "Pendred syndrome"
     assert all(proposal.score < 1 for proposal in finding.proposals)
-
-
-def test_a_retired_id_is_certain_only_if_the_name_fits(checker):
+    # A retired id is certain only if the name fits.
     assert only(checker, "HP:0009999").is_certain
     assert only(checker, "Epileptic fit (HP:0009999)").is_certain
     finding = only(checker, "Ataxia (HP:0009999)")
@@ -136,17 +134,12 @@ def test_the_first_of_two_knowledge_bases_with_a_prefix_decides(kbs, tmp_path, c
     assert only(both, "New (HP:1111111)").verdict is IdVerdict.AGREES
 
 
-def test_several_ids_share_the_name_before_their_bracket(checker):
-    findings = checker.check_text("Marinesco-Sjogren syndrome (MONDO:0009567; OMIM:248800).")
-    assert [finding.verdict.value for finding in findings] == ["agrees", "agrees"]
-
-
-def test_each_id_in_a_line_has_its_own_name(checker):
-    findings = checker.check_text("Seizure (HP:0001250), Ataxia (HP:0001638) and HP:0001644")
-    assert [f.verdict.value for f in findings] == ["agrees", "other concept", "exists"]
-    findings = checker.check_text("HP:0001250 Seizure HP:0001251 Ataxia\nHP:0001251 Seizure")
-    assert [f.verdict.value for f in findings] == ["agrees", "agrees", "other concept"]
-    assert findings[-1].line == 2
+@pytest.mark.parametrize("text, verdicts", cases(__file__, "several_ids"))
+def test_several_ids_in_a_text(checker, text, verdicts):
+    """Each has its own name, or shares the name before their bracket."""
+    findings = checker.check_text(text)
+    assert [finding.verdict.value for finding in findings] == [*verdicts]
+    assert findings[-1].line == len(text.splitlines())
 
 
 @pytest.fixture(scope="module")

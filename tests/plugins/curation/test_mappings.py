@@ -52,14 +52,14 @@ def test_mappings_that_are_left_out(tmp_path, kb):
     )
 
 
-FAULTS = [
-    (COLUMNS.replace("object_id", "object"), "B128.*object_id"),
-    (f"{COLUMNS}MONDO:0009061\tCF\tskos:exactMatch\n", "B510.*line 9: .*3, expected 5"),
-    ("", "B128"),
-]
-
-
-@pytest.mark.parametrize("rows, message", FAULTS)
+@pytest.mark.parametrize(
+    "rows, message",
+    [
+        (COLUMNS.replace("object_id", "object"), "B128.*object_id"),
+        (f"{COLUMNS}MONDO:0009061\tCF\tskos:exactMatch\n", "B510.*line 9: .*3, expected 5"),
+        ("", "B128"),
+    ],
+)
 def test_faults_of_mappings(tmp_path, kb, rows, message):
     with pytest.raises(BioelError, match=message):
         mapped(tmp_path / "x.tsv", kb, rows)

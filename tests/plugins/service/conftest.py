@@ -1,6 +1,6 @@
 """A small pipeline to serve, and services that end with the tests of a file."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ from spacy.language import Language
 from tiny import linking_nlp
 
 from spacy_bioel.kb.build import build_kb
+from spacy_bioel.plugins.service.service import Service
 from spacy_bioel.types import Concept
 
 CONCEPTS = [
@@ -31,9 +32,14 @@ def nlp(kb) -> Language:
 
 
 @pytest.fixture(scope="module")
-def started() -> Iterator[list[Any]]:
-    """Services that are closed when the tests of the file end."""
-    services: list[Any] = []
-    yield services
+def new_service() -> Iterator[Callable[..., Service]]:
+    """Make services, which are closed when the tests of the file end."""
+    services: list[Service] = []
+
+    def make(load: Callable[[], Any], **settings: Any) -> Service:
+        services.append(Service(load, **{"max_characters": 50} | settings))
+        return services[-1]
+
+    yield make
     for service in services:
         service.close()

@@ -4,7 +4,7 @@ import json
 import re
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from importlib.resources import files
 from threading import Event
@@ -32,19 +32,17 @@ JSON, TEXT = ({"Content-Type": kind} for kind in ("application/json", "text/plai
 LIMITS = Limits(body_bytes=2_000, waiting_bytes=4_000, texts=3, characters=50, seconds=30)
 
 
-def make(load: Callable[[], Language], started: list[Any]) -> tuple[TestClient, Service]:
-    service = Service(load, max_characters=LIMITS.characters)
-    started.append(service)
+def client_of(service: Service) -> TestClient:
     app = create_app(service, LIMITS)
-    return TestClient(app, "http://localhost", raise_server_exceptions=False), service
+    return TestClient(app, "http://localhost", raise_server_exceptions=False)
 
 
 @pytest.fixture(scope="module")
-def client(nlp, started) -> TestClient:
-    client, service = make(lambda: nlp, started)
+def client(nlp, new_service) -> TestClient:
+    service = new_service(lambda: nlp)
     service.start()
     service.wait()
-    return client
+    return client_of(service)
 
 
 def ids(answer: Any) -> list[list[str | None]]:
@@ -150,14 +148,14 @@ def test_info(client):
     assert info["limits"]["texts"] == 3
 
 
-def test_it_is_ready_when_it_has_linked_a_text(nlp, started):
+def test_it_is_ready_when_it_has_linked_a_text(nlp, new_service):
     go_on = Event()
 
     def load() -> Language:
         assert go_on.wait(60)
         return nlp
 
-    client, service = make(load, started)
+    client = client_of(service := new_service(load))
     service.start()
     for path in ("/readyz", "/info", "/search?q=a", "/concepts/X:1"):
         response = client.get(path)
@@ -169,8 +167,8 @@ def test_it_is_ready_when_it_has_linked_a_text(nlp, started):
     assert client.get("/readyz").json() == {"status": "ready"}
 
 
-def test_a_pipeline_without_a_linker_is_refused(started):
-    _, service = make(lambda: spacy.blank("en"), started)
+def test_a_pipeline_without_a_linker_is_refused(new_service):
+    service = new_service(lambda: spacy.blank("en"))
     service.start()
     service.wait()
     assert str(service.failure).startswith("[B388] The pipeline has no linker to serve")
@@ -196,11 +194,10 @@ def test_metrics(client):
     assert (counted("bioel_ready"), counted("bioel_waiting_texts")) == (1, 0)
 
 
-def test_another_generation_of_the_knowledge_base(tmp_path, started):
+def test_another_generation_of_the_knowledge_base(tmp_path, new_service):
     build_kb([Concept("A:1", ("aspirin",))], tmp_path / "kb")
-    client, service = make(
-        lambda: linking_nlp(tmp_path / "kb", mentions="dictionary", model={"dim": 16}), started
-    )
+    load = partial(linking_nlp, tmp_path / "kb", mentions="dictionary", model={"dim": 16})
+    client = client_of(service := new_service(load))
     service.start()
     assert ids(client.post("/link", json={"texts": ["aspirin"]}).json()) == [["A:1"]]
     before = client.get("/info").json()["kbs"][0]["fingerprint"]

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
 from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any
@@ -16,16 +15,11 @@ from spacy_bioel.plugins.service.worker import Job, LoadedPipeline, WorkerLost
 WAIT = 60  # seconds after which a test has failed
 
 
-@dataclass
-class Kb:
-    fingerprint: str
-
-
 class Letters(LoadedPipeline):
     """A pipeline of letters, whose knowledge base is the number of the version."""
 
     setting = ""
-    kb: Any = Kb("1")
+    kb: Any = SimpleNamespace(fingerprint="1")
 
     def __init__(self, paused: "Paused") -> None:
         super().__init__(spacy.blank)
@@ -46,7 +40,7 @@ class Letters(LoadedPipeline):
         if "!" in items:
             raise ValueError("a bang")
         if "k" in items:  # the knowledge base is reloaded while this batch is linked
-            self.paused._kb = Kb("2")
+            self.paused._kb = SimpleNamespace(fingerprint="2")
         if "#" in items:
             self.is_lost = True
             raise WorkerLost("signal 9", "[B560] too slow")

@@ -122,9 +122,8 @@ def install(tmp_path, monkeypatch) -> Iterator[Install]:
 
 
 @pytest.fixture(scope="module")
-def service(nlp, started) -> Service:
-    service = Service(lambda: nlp, max_characters=50)
-    started.append(service)
+def service(nlp, new_service) -> Service:
+    service = new_service(lambda: nlp)
     service.start()
     service.wait()
     return service
@@ -191,47 +190,49 @@ def test_routes(service, install, monkeypatch):
 def test_requests_to_routes_have_the_limits_of_all_requests(service, install, path):
     install(routes=COUNTS)
     client = client_of(service)
-    for body, status, code in (
-        ({"text": "x" * 51}, 422, "B386"),
-        ({"txt": "Narcan"}, 422, "B384"),
-        ({"text": 1}, 422, "B384"),
-        ({"parts": [1]}, 422, "B384"),
-    ):
+    for body in ({"text": "x" * 51}, {"txt": "Narcan"}, {"text": 1}, {"parts": [1]}):
         answer = client.post(path, json=body)
-        assert (answer.status_code, answer.json()["code"]) == (status, code)
+        code = "B386" if "x" * 51 in body.values() else "B384"
+        assert (answer.status_code, answer.json()["code"]) == (422, code)
     headers = {"Content-Type": "text/plain"}
     assert client.post(path, content="{}", headers=headers).json()["code"] == "B394"
     assert client.get(path).json()["code"] == "B381"
 
 
-def test_while_the_pipeline_is_loading(nlp, install, started):
+def test_while_the_pipeline_is_loading(nlp, install, new_service):
     install(routes=COUNTS)
-    service = Service(lambda: nlp, max_characters=50)
-    started.append(service)
+    service = new_service(lambda: nlp)
     client = client_of(service)
     assert client.post("/size/concepts", json={}).json()["code"] == "B387"
     service.start()
     assert client.post("/mentions", json={"text": "Narcan"}).json()["n"] == 1
 
 
-def test_calls_in_a_worker_process(kb, install, capfd, started):
+@pytest.fixture
+def with_worker(kb, install, new_service) -> Service:
     install(routes=COUNTS)
-    load = partial(load_model, str(kb))
-    service = Service(load, max_characters=50, n_workers=1, deadline=100)
-    started.append(service)
+    service = new_service(partial(load_model, str(kb)), n_workers=1, deadline=100)
     service.start()
-    client = client_of(service)
+    return service
+
+
+def test_calls_in_a_worker_process(with_worker, capfd):
+    client = client_of(with_worker)
     counted = client.post("/mentions", json={"text": "Narcan", "parts": [{"text": "Narcan"}]})
     assert (counted.status_code, counted.json()["n"]) == (200, 2)
-    assert counted.json()["process"] == service.worker_pids[0]
+    assert counted.json()["process"] == with_worker.worker_pids[0]
     answer = client.post("/mentions", json={"text": "a bug"})
     assert (answer.status_code, answer.json()["code"]) == (500, "B392")
     assert answer.json()["message"].startswith("Internal service error: KeyError.")
     logged = capfd.readouterr().err
     assert "third.py" in logged and "a bug" not in logged + answer.text
     assert client.post("/mentions", json={"text": "wrong"}).status_code == 404
-    assert service.worker_pids == [counted.json()["process"]]
-    # A call that ends its worker.
+    assert with_worker.worker_pids == [counted.json()["process"]]
+
+
+@pytest.mark.slow
+def test_a_call_that_ends_its_worker(with_worker):
+    client = client_of(with_worker)
     answer = client.post("/mentions", json={"text": "dies"})
     assert (answer.status_code, answer.json()["code"]) == (503, "B561")
     assert client.post("/mentions", json={"text": "Narcan"}).json()["n"] == 1
@@ -276,15 +277,7 @@ def test_what_cannot_be_used_says_why_and_stops_no_other(service, install, caplo
     assert not {f"/{name}" for name in WRONG} & {*client.get("/openapi.json").json()["paths"]}
 
 
-@pytest.mark.parametrize(
-    ("group", "name", "packages", "message"),
-    [
-        ("routes", "twice", ["second", "third"], "the route 'twice': third:count"),
-        ("tools", "twice", ["second", "third"], "the agent tool 'twice': third:count"),
-        ("routes", "link", ["third"], "'link': spacy_bioel.* and third. Unin"),
-        ("tools", "link_text", ["third"], "'link_text': spacy_bioel.* and third. Unin"),
-    ],
-)
+@pytest.mark.parametrize(("group", "name", "packages", "message"), cases(__file__, "taken_names"))
 def test_names_that_are_taken(service, install, group, name, packages, message):
     for package, function in zip(packages, ("count_concepts", "count_mentions"), strict=False):
         install(package, **{group: {name: f"third:{function}"}})

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 from browser import check_page, chromium, watch
-from tables import cases
+from tables import cases, concepts_of
 from tiny import linking_nlp
 
 from spacy_bioel.export.formats import format_of
@@ -21,19 +21,9 @@ from spacy_bioel.kb.build import build_kb
 from spacy_bioel.loading import set_preset
 from spacy_bioel.plugins.service import Limits
 from spacy_bioel.plugins.service.app import create_app
-from spacy_bioel.plugins.service.service import Service
-from spacy_bioel.types import Concept
 
 SCRIPT = "<img src=x onerror=document.title='run'>"
-CONCEPTS = [
-    Concept("X:1", ("Naloxone", "Narcan"), ("Drug",), definition=f"An antagonist. {SCRIPT}"),
-    Concept("X:2", ("Clonidine",), ("<b>Drug</b>",), parents=("X:1",)),
-    Concept("HP:0000822", ("blood pressure",), ("Sign",)),
-    Concept("X:4", ("=SUM(A1)",), ("Drug",)),
-    Concept("X:5", ("הרואין",), ("Drug",)),
-    Concept("X:6", ("pressure sore", "Fever"), ("Sign",)),
-    Concept("X:7", ("Fever",), ("Sign",)),
-]
+CONCEPTS = concepts_of(cases(__file__, "concepts_of_the_page"))
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +36,9 @@ def nlp(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def address(nlp, started) -> Iterator[str]:
+def address(nlp, new_service) -> Iterator[str]:
     limits = Limits()
-    service = Service(lambda: nlp, max_characters=limits.characters)
-    started.append(service)
+    service = new_service(lambda: nlp, max_characters=limits.characters)
     service.start()
     service.wait()
     with socket.create_server(("127.0.0.1", 0)) as listener:
