@@ -207,7 +207,8 @@ def organism_words(text: str) -> list[NamedPlace]:
 # Features of a (mention, organism) pair, in the order of the weights (see `_species_features`).
 SPECIES_FEATURES = (
     "human", "alone", "cells", "upper", "title", "rodent", "often", "heading", "before", "last",
-    "behind", "sentence", "after", "prefix", "named", "homolog", "others", "near", "elsewhere",
+    "behind", "sentence", "after", "prefix", "human_prefix", "named", "homolog", "others", "near",
+    "elsewhere",
 )  # fmt: skip
 HUMAN, MOUSE, RAT, ZEBRAFISH = (f"{ORGANISM}{id}" for id in (9606, 10090, 10116, 7955))
 ORGANISM_PREFIX = re.compile(r"[hmr](?=[A-Z][A-Za-z]{0,20}[A-Z0-9])")  # "hTERT", "mFgf2"
@@ -356,7 +357,9 @@ def _species_features(
                 "behind": organism == after,  # right after the mention: "Brca1 in mice"
                 "sentence": organism in sentence_before,
                 "after": organism in sentence_after,
-                "prefix": organism == prefix,
+                # "m" and "r" often mean something else ("mGluR5", recombinant), "h" does not.
+                "prefix": organism == prefix and not is_human,
+                "human_prefix": organism == prefix and is_human,
                 "named": organism in species_candidates.named,
                 "homolog": organism in species_candidates.by_symbol,
                 # The organism's share of the other genes in the document and in the sentence.
