@@ -9,130 +9,24 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import srsly
 
 from spacy_bioel.registered import SPACY, known_plugins
 
 ROOT = Path(__file__).parents[1] / "spacy_bioel"
-GROUND = ["types", "errors"]
-FILES_AND_TEXT = [*GROUND, "text", "files"]
-PIPES = [
-    *FILES_AND_TEXT,
-    "parallel",
-    "integers",
-    "kb",
-    "models",
-    "settings",
-    "registered",
-    "doc",
-    "pipe",
-    "explanation",
-]
-LINKING = [*PIPES, "dictionary", "entities", "mentions", "linking"]
+TABLES: dict[str, dict[str, list[str]]] = srsly.read_yaml(Path(__file__).with_name("rooms.yml"))
 
-# Folder, or file at the top -> folders that it may import, besides itself. A folder in another one
-# has a row of its own: permission to import the outer folder does not include it.
-ROOMS: dict[str, list[str]] = {
-    "types": ["errors"],
-    "errors": [],
-    "settings": ["errors"],
-    "parallel": ["errors"],
-    "integers": GROUND,
-    "files": GROUND,
-    "text": GROUND,
-    "io": FILES_AND_TEXT,
-    "kb": [*FILES_AND_TEXT, "parallel", "integers"],
-    "models": [*FILES_AND_TEXT, "kb", "parallel", "integers"],
-    "registered": GROUND,
-    "doc": [*GROUND, "text", "settings", "registered"],
-    "pipe": [*FILES_AND_TEXT, "models", "parallel", "settings"],
-    "dictionary": PIPES,
-    "explanation": PIPES,
-    # Of the kinds of text, others import the contract alone, see CONTRACT.
-    "entities": [*PIPES, "dictionary"],
-    "mentions": [*PIPES, "dictionary", "entities"],
-    "linking": LINKING,
-    "factories": ["registered", "settings", "entities", "mentions", "linking"],
-    "loading": LINKING,
-    "fine_tuning": LINKING,
-    "report": [*LINKING, "loading"],
-    "corpus": [*FILES_AND_TEXT, "settings", "doc", "io"],
-    "evaluation": [*LINKING, "loading"],
-    "export": [*LINKING, "loading", "report", "evaluation"],
-    # "__init__" is the package itself, for its version.
-    "cli": [
-        "__init__",
-        *LINKING,
-        "loading",
-        "report",
-        "corpus",
-        "io",
-        "evaluation",
-        "export",
-    ],
-    "__init__": ["errors", "loading", "report", "export", "registered"],
-    "__main__": ["cli"],
-    # Nothing imports a plugin, which may import all of the engine.
-    "plugins": [],
-}
+
+def rooms_in(row: list[str]) -> list[str]:
+    """Return the rooms of a row, with those of the groups that it names."""
+    return [room for name in row for room in rooms_in(TABLES["groups"].get(name, [])) or [name]]
+
+
+ROOMS = {room: rooms_in(row) for room, row in TABLES["rooms"].items()}
+PACKAGES = TABLES["packages"]
 PLUGINS = sorted(path.parent.name for path in ROOT.glob("plugins/*/__init__.py"))
 ENGINE = [room for room in ROOMS if room != "plugins"]
 ROOMS |= {f"plugins/{name}": ENGINE for name in PLUGINS}
-
-# Folder, or one file of it -> packages of others that it may import. A folder's list holds for all
-# of its files.
-PACKAGES: dict[str, list[str]] = {
-    "io/ontology.py": ["pronto"],
-    "io/open.py": ["openpyxl", "zstandard"],
-    "parallel.py": ["torch", "thinc", "threadpoolctl"],
-    "types": ["numpy"],
-    "integers.py": ["numpy", "numkong"],
-    "kb": ["numpy"],
-    "kb/folder.py": ["filelock"],
-    "kb/faiss_index.py": ["faiss"],
-    "kb/bundled.py": ["spacy", "srsly", "tqdm"],
-    "models/networks.py": ["pytorch_metric_learning"],
-    "models": ["numpy", "torch", "thinc", "spacy", "tokenizers", "safetensors", "scipy", "sklearn"],
-    "settings": ["pydantic", "thinc"],
-    "doc": ["numpy", "spacy"],
-    "pipe": ["spacy", "thinc", "srsly"],
-    "mentions": ["numpy", "spacy", "thinc", "safetensors", "torch"],
-    "dictionary": ["numpy", "spacy", "srsly"],
-    "entities": ["numpy", "spacy", "srsly"],
-    "linking": ["numpy", "spacy", "thinc", "srsly", "safetensors", "torch", "tokenizers"],
-    "linking/starter.py": ["tqdm"],
-    "explanation": ["spacy"],
-    "factories": ["spacy", "thinc"],
-    "loading": ["numpy", "spacy", "thinc", "catalogue"],
-    "fine_tuning": ["spacy"],
-    "report": ["numpy", "spacy"],
-    "evaluation": ["numpy", "spacy", "scipy"],
-    "corpus": ["spacy"],
-    "export": ["spacy"],
-    "export/formats.py": ["pyarrow"],
-    "export/html.py": ["pandas", "IPython"],
-    "export/pages.py": ["jinja2", "markupsafe"],
-    "cli": ["numpy", "spacy", "typer", "rich"],
-    "cli/card.py": ["markdown_it"],
-    "cli/partial.py": ["pydantic"],
-    "__init__": ["spacy"],
-    "plugins/contextual": [
-        *["numpy", "spacy", "thinc", "srsly", "torch", "transformers", "tokenizers", "safetensors"],
-        "huggingface_hub",
-    ],
-    "plugins/service/service.py": ["spacy"],
-    "plugins/service/functions.py": ["spacy"],
-    "plugins/service/worker.py": ["spacy", "pydantic_core"],
-    # Of the extra only to say that it is missing, before the service listens.
-    "plugins/service/commands.py": ["typer", "fastapi", "fastapi_offline", "prometheus_client"],
-    "plugins/service/middleware.py": ["fastapi", "starlette", "pydantic", "prometheus_client"],
-    "plugins/service/app.py": ["fastapi", "pydantic", "prometheus_client"],
-    "plugins/service/run.py": ["uvicorn"],
-    "plugins/service/mcp.py": ["mcp", "pydantic"],
-    "plugins/clinical": ["numpy", "spacy", "srsly", "pydantic", "typer"],
-    "plugins/curation": ["numpy", "spacy", "srsly", "typer"],
-    "plugins/curation/routes.py": ["pydantic"],
-    "plugins/spark": ["pyspark", "pyarrow", "pandas", "spacy"],
-}
 
 # A pipeline is created by every user of spaCy who has this package installed, and `factories` is
 # imported then: nothing slow at its top. It may import what spaCy itself has imported.

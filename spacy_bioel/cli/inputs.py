@@ -374,7 +374,7 @@ def count_input(read: Callable[..., Iterable[object]], source: str, format: str 
 
 
 @contextmanager
-def writing_format(path: Path, format: formats.Format) -> Iterator[formats.Write]:
+def writing_format(path: Path, format: formats.AnyFormat) -> Iterator[formats.Write]:
     """Open an output, which is created or replaced only on success."""
 
     def write_named(document: Any) -> None:

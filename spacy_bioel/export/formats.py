@@ -264,7 +264,7 @@ def _fragments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 # A format that is written to a folder or a binary file.
 PathFormat = Callable[[Path], AbstractContextManager[Write]]
-Format = TextFormat | PathFormat
+AnyFormat = TextFormat | PathFormat
 
 SUFFIXES = (
     *(".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv", ".bioc.xml", ".bioc.json"),
@@ -286,7 +286,7 @@ def suffixes() -> tuple[str, ...]:
 
 def format_of(
     suffix: str, *, facts: Sequence[str] = html.FACTS, xrefs: bool = False, raw: bool = False
-) -> Format:
+) -> AnyFormat:
     """Return the format for a suffix. RAISES BioelError: [B198] if it is not in `SUFFIXES`, or "".
 
     facts (Sequence[str]): Names of the facts that have their own columns in tables.

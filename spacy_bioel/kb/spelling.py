@@ -25,7 +25,7 @@ _SPACE_BYTE, _NEWLINE_BYTE = ord(" "), ord("\n")
 # Names with a lower cosine are too different to be evidence; not sorting them saves most of the
 # time.
 _MIN_COSINE = 0.3
-_NAMES_PER_BLOCK = 1 << 16  # limits the memory needed by a build
+_NAMES_PER_PASS = 1 << 16  # limits the memory needed by a build
 # Up to this number of names, all are scored. Above it, the first `_N_POSTINGS` postings propose
 # names, and the best `_N_SCORED` of them are scored by all 3-grams. Among 2.2 million names, this
 # found the nearest name for 400 of 400 queries, and 96 % of the nearest 32 names.
@@ -65,10 +65,10 @@ def build_postings(
         shape (n_grams + 1,); name rows, shape (n_postings,); norm of the TF-IDF vector of each
         name, shape (n_names,).
     """
-    starts = range(0, len(names), _NAMES_PER_BLOCK)
+    starts = range(0, len(names), _NAMES_PER_PASS)
     blocks = []
     for start in starts:
-        numbers, codes = name_ngrams(names[start : start + _NAMES_PER_BLOCK])
+        numbers, codes = name_ngrams(names[start : start + _NAMES_PER_PASS])
         pairs = np.sort(codes << 32 | numbers)
         codes, counts = np.unique(pairs >> 32, return_counts=True)
         blocks.append((codes, counts, (pairs & 0xFFFFFFFF).astype(np.int32)))

@@ -50,7 +50,7 @@ def code(gram: str) -> int:
 
 @pytest.mark.parametrize("block", [1, 2, 100])
 def test_postings_do_not_depend_on_blocks(monkeypatch, block):
-    monkeypatch.setattr(ngrams, "_NAMES_PER_BLOCK", block)
+    monkeypatch.setattr(ngrams, "_NAMES_PER_PASS", block)
     codes, offsets, rows, norms = ngrams.build_postings(SPELLED)
     found = {
         int(codes[i]).to_bytes(3, "big").decode(): rows[offsets[i] : offsets[i + 1]].tolist()
