@@ -33,9 +33,6 @@ _BULLET = re.compile(
 # Markdown around a header: "## Denies", "**Denies:**", "*Denies*".
 _MARKUP = re.compile(r"#{1,6}[ \t]+(?=\S)|(?:\*\*|__|[*_])(?=[^*_\n]{1,60}[*_]{1,2}:?\Z)")
 _BOX = re.compile(r"[\[(☐☑☒□■](?:(?<=\[)[ \txX✓✔]?\]|(?<=\()[ xX✓✔•]\)|(?<=[☐☑☒□■]))")
-# A sentence that begins in lower case or without a space: "No fever. pt has ataxia.Since May."
-_TERSE_END = re.compile(r"\.(?<=[a-z]{4}\.)(?:\s+(?=[a-z])|(?=[A-Z][a-z]{2}))")
-_LAST_WORD = re.compile(r"[a-z]+\Z")
 _DASHED_KEY = re.compile(r"[A-Z][A-Za-z/&' ]{1,30}[ \t][-–—]{1,2}[ \t]")
 _LATER_ITEM = re.compile(r"[ ](?<![ ]{2})[ ]++(?=\d{1,2}[.)][ ])")  # "1) gout  2) asthma"
 _YES_OR_NO = re.compile(r"[ \t]*(?:yes|no)\b", re.I)
@@ -146,13 +143,11 @@ def read_layout(text: str) -> Node:
     return _Reader(text).read()
 
 
-def _terse_ends(text: str) -> Iterator[int]:
-    """Yield the starts of sentences after terse ones, but not after "approx. 5"."""
-    abbreviations = frozenset(note_tables()["with_full_stop"])
-    for end in _TERSE_END.finditer(text):
-        last = _LAST_WORD.search(text, max(0, end.start() - 20), end.start())
-        if last is None or last[0] not in abbreviations:
-            yield end.end()
+@lru_cache
+def _terse_end() -> re.Pattern[str]:
+    """A sentence that begins in lower case or without a space: "No fever. pt has ataxia.Since"."""
+    no_abbreviation = "".join(rf"(?<!\b{word}\.)" for word in note_tables()["with_full_stop"])
+    return re.compile(rf"\.(?<=[a-z]{{4}}\.){no_abbreviation}(?:\s+(?=[a-z])|(?=[A-Z][a-z]{{2}}))")
 
 
 class _Reader:
@@ -163,7 +158,7 @@ class _Reader:
         borders = sentence_borders(text)
         if "?" in text:
             borders = [b for b in borders if not _DOUBT.search(text[max(0, b - 8) : b])]
-        more = set(_terse_ends(text))
+        more = {end.end() for end in _terse_end().finditer(text)}
         if "  " in text:
             more.update(item.end() for item in _LATER_ITEM.finditer(text))
         borders = sorted(more.union(borders))
