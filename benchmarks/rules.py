@@ -114,6 +114,10 @@ RULES = [
     Rule("other spellings", 45,
          {"entities.genes.other_spellings": lambda name: [normalize_name(name)]}, GENES),
     Rule("other spellings: words after", 6, {"entities.genes._AFTER_GENE": _NEVER}, GENES),
+    # The corpora have hardly any of the names that these three rules are about.
+    Rule("other spellings: words before", 6, {"entities.genes._BEFORE_GENE": _NEVER}),
+    Rule("organisms by words: domestic animals", 13, {"entities.species._animals": dict}),
+    Rule("symbols of bacteria", 4, {"entities.species._BACTERIAL_SYMBOL": _NEVER}),
     Rule("other spellings: joined words", 5, {"entities.genes._MAX_JOINED_WORDS": 1}, GENES),
     Rule("prefixes of organisms", 9,
          {"entities.species.ORGANISM_PREFIX": _NEVER, "entities.genes.ORGANISM_PREFIX": _NEVER},

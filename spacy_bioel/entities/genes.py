@@ -285,7 +285,12 @@ def _organisms_in(links: Sequence[tuple[Span, Link]], text: str) -> dict[str, li
     return organisms
 
 
-# Words after a gene name: "TERT gene".
+# Words before and after a gene name: "human TERT gene", "p-AKT".
+_BEFORE_GENE = re.compile(
+    r"(?:(?:human|mouse|murine|rat|bovine|yeast|zebrafish|drosophila|wild[- ]type|mutant|mutated|"
+    r"recombinant|phosphorylated|phospho|phosphor|endogenous|soluble|anti|p|pro)[- ])+",
+    re.IGNORECASE,
+)
 _AFTER_GENE = re.compile(
     r"(?:[- ](?:genes?|proteins?|mrnas?|transcripts?|products?|polypeptides?|molecules?|null))"
     r"{1,9}$|(?<=^(?-i:[A-Z][a-z][a-z])\d)p$|(?<=^(?-i:[A-Z][a-z][a-z])\d\d)p$"  # yeast: Gdt1p
@@ -296,11 +301,11 @@ _MAX_JOINED_WORDS = 4
 
 
 def other_spellings(name: str) -> list[str]:
-    """Return normalised spellings of a gene name, the most similar first: without words after it
+    """Return normalised spellings of a gene name, the most similar first: without words around it
     and with joined words ("IL-2": "il2").
     """
     names = [name]
-    for find in (_AFTER_GENE.search, ORGANISM_PREFIX.match):
+    for find in (_AFTER_GENE.search, _BEFORE_GENE.match, ORGANISM_PREFIX.match):
         match = find(names[-1])
         if match and len(match.group()) < len(names[-1]):
             names.append(names[-1][: match.start()] + names[-1][match.end() :])

@@ -112,6 +112,7 @@ _BEFORE_SYSTEM = re.compile(
     r"(?:tumou?r\s)?(?:in\s(?:nude\s|SCID\s|athymic\s)?)?$",
     re.IGNORECASE,
 )
+_CASED_WORD = re.compile(r"(?<![\w-])[A-Za-z][a-z]{1,20}(?![\w-])")  # "rams", but not "RAM"
 _MAX_BEFORE_SYSTEM = 40  # characters to search before an organism
 _MAX_ORGANISMS = 50
 _ANYWHERE = 1 << 40  # longer than any document, in characters
@@ -196,12 +197,24 @@ def _organism_pattern() -> tuple[re.Pattern[str], list[str]]:
     return re.compile(rf"(?<![\w-])(?:{groups})(?!\w)", re.IGNORECASE), list(words_of)
 
 
+@cache
+def _animals() -> dict[str, str]:
+    """Read the words for domestic animals ("sows", "beagle"), from training/scripts/animals.py."""
+    words_of: dict[str, str] = srsly.read_json(ASSETS_FOLDER / "animals.json")
+    return {word: animal for animal, words in words_of.items() for word in words.split()}
+
+
 @lru_cache(maxsize=256)
 def organism_words(text: str) -> list[NamedPlace]:
     """Return words that imply an organism ("patients", "C2C12"), found without a detector."""
-    pattern, organisms = _organism_pattern()
+    (pattern, organisms), animals = _organism_pattern(), _animals()
     matches = pattern.finditer(text)
-    return [(*match.span(), organisms[(match.lastindex or 1) - 1]) for match in matches]
+    places = [(*match.span(), organisms[(match.lastindex or 1) - 1]) for match in matches]
+    for match in _CASED_WORD.finditer(text):
+        begins = text[max(0, match.start() - 2) : match.start()].strip() in ("", ".")
+        if animal := animals.get(match[0]) or (begins and animals.get(match[0].lower())):
+            places.append((*match.span(), animal))
+    return places
 
 
 # Features of a (mention, organism) pair, in the order of the weights (see `_species_features`).
@@ -213,6 +226,7 @@ SPECIES_FEATURES = (
 HUMAN, MOUSE, RAT, ZEBRAFISH = (f"{ORGANISM}{id}" for id in (9606, 10090, 10116, 7955))
 ORGANISM_PREFIX = re.compile(r"[hmr](?=[A-Z][A-Za-z]{0,20}[A-Z0-9])")  # "hTERT", "mFgf2"
 _ORGANISM_OF_PREFIX = {"h": HUMAN, "m": MOUSE, "r": RAT}
+_BACTERIAL_SYMBOL = re.compile(r"[a-z]{3}[A-Z]\d?")  # "recA"
 _MAX_RIGHT_BEFORE = 2  # characters between an organism and the gene right after it
 
 
@@ -284,8 +298,9 @@ def organism_table(
     for index, species_candidates in genes.items():
         mention, owner = gene_mentions[index], mentions.owners[index]
         # A gene name in the knowledge base belongs to the host, not to a virus or bacterium. Other
-        # names may belong to a microbe.
-        document = (host_documents if species_candidates.named else documents)[owner]
+        # names, and names spelled like bacterial genes, may belong to a microbe.
+        is_of_host = species_candidates.named and not _BACTERIAL_SYMBOL.fullmatch(mention.text)
+        document = (host_documents if is_of_host else documents)[owner]
         for organism, features in _species_features(species_candidates, document, mention):
             mention_of_row.append(index)
             organisms.append(organism)
