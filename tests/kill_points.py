@@ -28,8 +28,6 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import open_vectors
 from spacy_bioel.types import Concept
 
-os.fsync = lambda descriptor: None  # it is the process that dies, and not the system
-writing._NAMES_PER_BLOCK = 1
 EVENTS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.scandir", "os.chmod"}
 REMOVALS = {"os.remove", "os.rmdir", "os.scandir"}
 OLD = [Concept("X:1", ("one", "uno")), Concept("X:2", ("two",))]
@@ -88,6 +86,8 @@ def in_child(
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
+        os.fsync = lambda descriptor: None  # it is the process that dies, and not the system
+        writing._NAMES_PER_BLOCK = 1
         n = 0
 
         def count(event: str, args: tuple[Any, ...]) -> None:
