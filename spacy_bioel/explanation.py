@@ -338,7 +338,8 @@ def _stored_record(span: Span, part: str = "facts") -> Record | None:
     """Return the record of a span, with a warning if a linked span has lost a part of it."""
     record = record_of(span)
     if span.kb_id and part not in (record or ()):
-        warnings.warn(Warnings.W324.format(text=span.text[:40]), stacklevel=4)
+        missing = "candidates" if part == "candidates" else "facts and context"
+        warnings.warn(Warnings.W324.format(part=missing, text=span.text[:40]), stacklevel=4)
     return record
 
 
