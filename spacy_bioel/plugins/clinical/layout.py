@@ -1,8 +1,7 @@
 """The layout of a clinical note: sections, lists, tables, keys with values, check boxes, sentences.
 
-`read_layout` reads it in one pass over the text. Everything is plain text here: a line in capitals,
-a colon, a bullet, an indentation or a column makes the layout. A text without any is paragraphs of
-sentences, and so is everything that is laid out in another way.
+`read_layout` reads it in one pass over the text: a line in capitals, a colon, a bullet, an indentation
+or a column makes the layout. Texts without any, or with another layout, are paragraphs of sentences.
 """
 
 from __future__ import annotations
