@@ -199,7 +199,7 @@ def _organism_pattern() -> tuple[re.Pattern[str], list[str]]:
 
 @cache
 def _animals() -> dict[str, str]:
-    """Read the words for domestic animals ("sows", "beagle"), from training/scripts/animals.py."""
+    """Read the words for domestic animals ("sows", "beagle"; see SOURCES.md)."""
     words_of: dict[str, str] = srsly.read_json(ASSETS_FOLDER / "animals.json")
     return {word: animal for animal, words in words_of.items() for word in words.split()}
 

@@ -1,7 +1,7 @@
 """The layout of a clinical note: sections, lists, tables, keys with values, check boxes, sentences.
 
-`read_layout` reads it in one pass over the text: a line in capitals, a colon, a bullet, an indentation
-or a column makes the layout. Texts without any, or with another layout, are paragraphs of sentences.
+`read_layout` reads it in one pass over the text. Capitals, colons, bullets, indents and columns
+make the layout. Texts without any, or laid out otherwise, are paragraphs of sentences.
 """
 
 from __future__ import annotations
