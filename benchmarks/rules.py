@@ -137,6 +137,8 @@ RULES = [
          FITTED_GENES, evidence=True),
     Rule("homonyms: words of longer names", 25,
          {"entities.homonyms._LONG_NAME_WEIGHT": 0.0}, FITTED_GENES, evidence=True),
+    Rule("homonyms: names of homologs", 8, {"entities.homonyms._HOMOLOG_NAME_WEIGHT": 0.0},
+         FITTED_GENES, evidence=True),
     Rule("homonyms: publications", 10, {"entities.homonyms._PUBLICATIONS_WEIGHT": 0.0},
          FITTED_GENES, evidence=True),
     Rule("homonyms: doubtful short names", 17,
@@ -239,7 +241,7 @@ RULES = [
          evidence=True, fresh=True),
     Rule("names: short names match by case", 12,
          {"dictionary.unambiguous.is_acronym": lambda name: False}, (*GENES, "hpo"), fresh=True),
-    Rule("names: why a string is no name", 28,
+    Rule("names: why a string is not a name", 28,
          {"dictionary.unambiguous.why_not_name": lambda *_, **__: ""}, (*GENES, "hpo"), fresh=True),
     Rule("spelling of queries", 8,
          {"linking.candidates.CandidateGenerator._corrected":

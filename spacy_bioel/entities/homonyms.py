@@ -25,8 +25,8 @@ from spacy_bioel.types import Candidate
 
 # Contributions to a homonym's log-odds, chosen on training documents from BioRED, NLM-Gene and
 # GNormPlus: the document contains another one-word name of the gene; it contains the words of a
-# longer name (in proportion, if only some).
-_OTHER_NAME_WEIGHT, _LONG_NAME_WEIGHT = 2.5, 2.0
+# longer name (in proportion, if only some); the mention is a name of a homolog.
+_OTHER_NAME_WEIGHT, _LONG_NAME_WEIGHT, _HOMOLOG_NAME_WEIGHT = 2.5, 2.0, 1.5
 # The logarithm of the number of publications on the gene, fitted on the training documents.
 _PUBLICATIONS_WEIGHT = 0.3
 _FEW_PUBLICATIONS, _MANY_PUBLICATIONS = 2.0, 4.6
@@ -49,6 +49,7 @@ class _GeneNames:
         symbol; 0: fewer than 20, or no such gene.
     short (frozenset): One-word names.
     long (tuple): The words of each longer name, with their weights.
+    homolog_names (frozenset): The homologs' names only.
     stems (frozenset): Stems of the words in all names.
     """
 
@@ -56,6 +57,7 @@ class _GeneNames:
     publications: float
     short: frozenset[str]
     long: tuple[dict[str, float], ...]
+    homolog_names: frozenset[str]
     stems: frozenset[str]
 
 
@@ -139,6 +141,7 @@ class HomonymResolver:
         return (
             _OTHER_NAME_WEIGHT * has_other_name
             + _LONG_NAME_WEIGHT * self._coverage(names, mention, document)
+            + _HOMOLOG_NAME_WEIGHT * (name in names.homolog_names)
             + _PUBLICATIONS_WEIGHT * max(names.publications, _FEW_PUBLICATIONS)
         )
 
@@ -165,6 +168,7 @@ class HomonymResolver:
             _publications().get(symbol, 0.0),
             frozenset(s for s in short if len(s) >= _MIN_OTHER_NAME_LENGTH and not s.isdigit()),
             tuple(filter(None, (_word_weights(name) for name in names if " " in name))),
+            frozenset(map(_compact, homolog_names)),
             frozenset().union(*map(_stems_of, names)),
         )
 
