@@ -148,8 +148,6 @@ def _response(
     body = {key: value and value.encode("utf8", "replace").decode() for key, value in body.items()}
     if code in _TRY_AGAIN:
         headers = {"Retry-After": "2"}
-    if status == 408:
-        headers = {"Connection": "close"}  # the rest of the body is not read
     return JSONResponse(body, status, dict(headers or {}))
 
 

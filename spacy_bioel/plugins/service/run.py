@@ -9,9 +9,10 @@ import socket
 import sys
 import time
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Thread
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -80,10 +81,13 @@ def run_server(
         deadline=limits.deadline,
     )
     service.notify = show_note
+    max_connections = choose_max_connections()
+    connections = Connections(max_connections, seconds=limits.seconds)
     config = uvicorn.Config(
         create_app(service, limits, hosts=hosts),
-        http="h11",  # `Server` reads its state
+        http=cast("type[asyncio.Protocol]", partial(Connection, connections)),
         ws="none",
+        backlog=max(1, max_connections // 4),  # accepted together, before any is handled
         lifespan="off",
         log_level="error",  # lower levels log each invalid request
         access_log=False,  # paths contain search terms
@@ -91,7 +95,7 @@ def run_server(
         timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS + 2,
     )
-    server = Server(config, service, seconds=limits.seconds)
+    server = Server(config, service)
     _handle_signals(server, service)
     service.start()
     Thread(target=_watch_loading, args=(server, service), daemon=True).start()
@@ -105,50 +109,16 @@ def run_server(
 
 
 class Server(uvicorn.Server):
-    """Server that closes connections without a request, and that does not wait long for its end.
+    """Server that ends requests with error B563 if they take too long when it shuts down."""
 
-    uvicorn limits the time between requests, but not that of a request's headers. If there are too
-    many connections, those are closed that have been without a request for longest. Requests that
-    take too long when the server shuts down end with error B563.
-
-    seconds (float): Time for a request's headers, from the first byte or from connecting.
-    """
-
-    def __init__(self, config: uvicorn.Config, service: Service, *, seconds: float) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
-        self._service, self._seconds = service, seconds
-        self._max_connections = choose_max_connections()
-        self._since: dict[tuple[H11Protocol, bool], float] = {}  # whether it has begun a request
-        self._has_noted = False
-
-    async def on_tick(self, counter: int) -> bool:
-        """Check the connections; uvicorn calls this ten times a second."""
-        connections, now = cast("set[H11Protocol]", self.server_state.connections), time.monotonic()
-        waiting = [one for one in connections if one.cycle is None or one.cycle.response_complete]
-        keys = [(one, _has_begun(one)) for one in waiting]
-        self._since = {key: self._since.get(key, now) for key in keys}
-        n_too_many = max(0, len(connections) - self._max_connections)
-        if n_too_many and not self._has_noted:
-            self._has_noted = True
-            show_note(
-                f"More than {self._max_connections} connections: closing the longest-waiting ones."
-            )
-        longest_first = sorted(self._since, key=self._since.__getitem__)
-        for n, (connection, has_begun) in enumerate(longest_first):
-            is_late = has_begun and now - self._since[connection, has_begun] > self._seconds
-            if n < n_too_many or is_late:
-                connection.transport.abort()
-        return await super().on_tick(counter)
+        self._service = service
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         closing = Thread(target=self._service.close, daemon=True)
         asyncio.get_running_loop().call_later(_SHUTDOWN_SECONDS, closing.start)
         await super().shutdown(sockets)
-
-
-def _has_begun(connection: H11Protocol) -> bool:
-    """Return whether a connection is not idle: it is new, or has sent part of another request."""
-    return connection.timeout_keep_alive_task is None or bool(connection.conn.trailing_data[0])
 
 
 def _watch_loading(server: uvicorn.Server, service: Service) -> None:
@@ -189,3 +159,83 @@ def choose_max_connections() -> int:
     if limit == resource.RLIM_INFINITY:
         return _MAX_CONNECTIONS
     return min(_MAX_CONNECTIONS, limit // 4)
+
+
+@dataclass
+class Connections:
+    """Connection limits, and the connections that have not sent a complete request.
+
+    max_connections (int): Simultaneous connections. If there is one more, the connection that has
+        waited longest is closed.
+    seconds (float): Time for a request's headers, from the first byte or from connecting.
+    waiting (dict): Connections without a complete request, longest-waiting first.
+    """
+
+    max_connections: int
+    seconds: float
+    waiting: dict[Connection, None] = field(default_factory=dict)
+    has_notified: bool = False
+
+    def make_room(self, n: int) -> None:
+        """Close the connection that has waited longest if n exceeds `max_connections`."""
+        if n <= self.max_connections:
+            return
+        if not self.has_notified:
+            self.has_notified = True
+            show_note(
+                f"More than {self.max_connections} connections: closing the longest-waiting ones."
+            )
+        longest = next(iter(self.waiting))
+        del self.waiting[longest]
+        longest.transport.abort()
+
+
+class Connection(H11Protocol):
+    """Connection with time limits for requests; uvicorn limits only the time between requests."""
+
+    def __init__(self, all: Connections, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._all = all
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._all.waiting[self] = None
+        self._start_timer()
+        self._all.make_room(len(self.connections))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._stop_timer()
+        self._all.waiting.pop(self, None)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        is_answering = self.cycle is not None and not self.cycle.response_complete
+        if is_answering:
+            self._stop_timer()  # the body has its own limit (see `middleware.LimitRequests`)
+            if not self.cycle.more_body:
+                self._all.waiting.pop(self, None)
+        elif self._timer is None:
+            self._start_timer()
+
+    def on_response_complete(self) -> None:
+        self._all.waiting.pop(self, None)  # moves to the end of the queue
+        if not self.transport.is_closing():
+            self._all.waiting[self] = None
+        unread = self.cycle.more_body or self.conn.trailing_data[0]
+        super().on_response_complete()
+        if unread and self.cycle.response_complete and self._timer is None:
+            self._start_timer()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close an idle connection, even if its client has not read the answer."""
+        self.transport.abort()
+
+    def _start_timer(self) -> None:
+        self._timer = self.loop.call_later(self._all.seconds, self.transport.abort)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
