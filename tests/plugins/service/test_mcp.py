@@ -1,4 +1,4 @@
-"""Agents get links, concepts and searches, bounded, and messages without commands."""
+"""Agents get links, concepts and search results of limited size, and messages without commands."""
 
 import asyncio
 import os
