@@ -4,13 +4,13 @@ import io
 import json
 import os
 import shlex
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 import srsly
 from kb_files import encode, names_of
+from tiny import is_installed
 
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 
@@ -51,7 +51,7 @@ def check_file(name: str, expected: Any) -> None:
 def test_command(name, request, bioel, concepts_file, corpus, monkeypatch, caplog):
     case = TABLE[name]
     for plugin in case.get("needs", ()):
-        if find_spec(f"spacy_bioel.plugins.{plugin}") is None:
+        if not is_installed(f"spacy_bioel.plugins.{plugin}"):
             pytest.skip(f"needs the plugin {plugin}")
     monkeypatch.chdir(concepts_file.parent)
     for step in case["steps"] if "steps" in case else [case]:
