@@ -252,6 +252,7 @@ def rows(docs) -> Rows:
     ]
 
 
+@pytest.mark.slow
 def test_threads_give_the_serial_result():
     """32 documents, in threads that all begin at once with a pipeline that is cold."""
     words = [text.text for text in read_pubtator(SIX)]

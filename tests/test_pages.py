@@ -21,6 +21,8 @@ from spacy_bioel.cli import main
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.kb.build import Branches, build_kb
 
+pytestmark = pytest.mark.pages
+
 ROOT = Path(__file__).parents[1]
 PAGES = ["README.md", *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/**/*.md"))]
 # Pages that are read, not run.

@@ -265,6 +265,7 @@ def evaluated_at(path: str) -> list[int]:
     return [row["update"] for row in srsly.read_jsonl(path)]
 
 
+@pytest.mark.slow
 def test_going_on_after_a_stop(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)  # and back to where the tests run
     monkeypatch.setattr("specs.CORPORA", prepare_tiny(tmp_path, (2, 5), every=1))

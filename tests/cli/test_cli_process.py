@@ -41,6 +41,7 @@ def children_of(process: subprocess.Popen) -> list[int]:
     return [int(pid) for pid in path.read_text().split()]
 
 
+@pytest.mark.slow
 def test_what_does_not_read_to_the_end_ends_the_command(model):
     with started("link", model, "-", "--n-process", 2, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -47,6 +47,7 @@ KEPT = {
 }
 
 
+@pytest.mark.slow
 def test_a_label_is_added_to_those_of_the_starter(bioel, corpora, caplog):
     options = ["--kb", "Organ=organs", "--prefix", "ORG:"]
     done = bioel("train", "starter", "train.jsonl", "dev.jsonl", "models/mine", *options)

@@ -40,6 +40,7 @@ def test_the_package_of_the_page(tmp_path):
     assert run("spacy_bioel", "kb", "size", "kb") == "2\n"
 
 
+@pytest.mark.slow
 def test_names_that_are_used_twice(tmp_path):
     """Each is refused by name, and stops nothing else; the names of the package stay its own."""
     (tmp_path / "third.py").write_text("def adapt(nlp): ...\n\ndef link(): ...\n")

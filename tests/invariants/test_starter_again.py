@@ -120,6 +120,7 @@ for linked in link_texts(nlp, [(text, None) for text in {texts!r}]):
 """
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_the_order_of_sets():
     texts = [*TEXTS, "Cdc42, Rac1, Trp53, Sox9, Il6, actin and Hsp70 in cells of flies and yeast."]
     outputs = set()

@@ -333,6 +333,7 @@ def test_two_processes_after_training(kb_folder, checkpoint, texts, start_method
     assert found == [get_links(doc) for doc in nlp.pipe(inputs)]
 
 
+@pytest.mark.slow
 def test_a_dual_encoder_needs_token_vectors(load):
     dual = load("dual")
     doc = dual.make_doc("AKI")
@@ -345,6 +346,7 @@ def mention_vectors(linker: Any, docs: list[Doc]) -> np.ndarray:
     return encode_mentions(linker.model, linker.generator, linker.ranking(docs).mentions)
 
 
+@pytest.mark.slow
 def test_mentions_encoded_one_by_one(kb_folder, checkpoint, texts, tmp_path):
     """The linker has a separate transformer, which is saved with it."""
     nlp = dual_nlp(

@@ -177,6 +177,7 @@ def test_what_needs_no_worker_is_answered_while_all_spin(running):
     assert running.ask("/info")[1]["limits"]["deadline"] == 2
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_from_outside_is_replaced(running):
     running.wait_for_workers(2)
     before = running.workers()
@@ -188,6 +189,7 @@ def test_a_worker_that_is_killed_from_outside_is_replaced(running):
     assert set(running.workers()).isdisjoint(before)
 
 
+@pytest.mark.slow
 def test_metrics_count_the_texts_of_all_workers(running):
     def counted(name: str) -> float:
         lines = running.ask("/metrics")[1].split("\n")
