@@ -424,10 +424,12 @@ def _are_synonyms(kb: KnowledgeBase, *names: str) -> bool:
 
 
 def _hides(doc: Doc, mention: ScoredSpan, name: ScoredSpan) -> bool:
-    """Whether a mention is part of a name, or contains a name as whole words ("gamma-H2AX"); if it
-    has the same label, at its end ("radiocontrast nephropathy")."""
+    """Whether a mention is part of a name, or ends with it ("radiocontrast nephropathy").
+
+    Other words in a mention are not what it names: "Dermatophagoides pteronyssinus 1" is a gene.
+    """
     whole, part = (f" {on_one_line(text)} " for text in texts_of(doc, [mention, name]))
-    return whole in part or (whole.endswith(part) if mention[2] == name[2] else part in whole)
+    return whole in part or whole.endswith(part)
 
 
 def _why_not_mention(
