@@ -2,16 +2,18 @@
 
 Each file is a flat array of bytes, mapped from a folder or in memory; all other modules treat both
 alike. Opening checks the header and the checksums of small arrays, which takes milliseconds at any
-size. `TensorFile.verify` compares all checksums.
+size. Larger arrays are checked once, when they are first used: their checksums up to 16 MB, else
+only that their values are in range. `TensorFile.verify` compares all checksums.
 """
 
 from __future__ import annotations
 
 import json
 import mmap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -32,10 +34,15 @@ LINE_END = ord("\n")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The folder and file of an array, for error messages, and checks that raise these errors."""
+    """The folder and file of an array, for error messages, and checks that raise these errors.
+
+    verify (Callable): Compares the array with its checksum, unless it is too large or that has been
+        done. RAISES BioelError: [B024] if it differs.
+    """
 
     where: str = "memory"
     file: str = "an array"
+    verify: Callable[[], None] = lambda: None
 
     def error(self, message: str, expected: object, found: object) -> BioelError:
         """Return an error about the file, for the caller to raise."""
@@ -43,7 +50,11 @@ class Origin:
         return BioelError(message.format(**about))
 
     def rows(self, values: Rows, *, below: int) -> Rows:
-        """Return the values if all are from 0 to `below` - 1. RAISES BioelError: [B211] if not."""
+        """Verify the values, and return them if all are from 0 to `below` - 1.
+
+        RAISES BioelError: [B211] if not; the same errors as `verify`.
+        """
+        self.verify()
         # As unsigned integers, negative numbers are the largest: one pass checks both bounds.
         unsigned = values.view(f"u{values.itemsize}")
         if values.size and int(unsigned.max()) >= below:
@@ -59,7 +70,11 @@ class Origin:
         return offsets
 
     def growing(self, offsets: NDArray[Any], *, least: int) -> NDArray[Any]:
-        """Return the offsets if each step is at least `least`. RAISES BioelError: [B211] if not."""
+        """Verify the offsets, and return them if each step is at least `least`.
+
+        RAISES BioelError: [B211] if not; the same errors as `verify`.
+        """
+        self.verify()
         if (np.diff(offsets.view(np.int64)) < least).any():
             expected = f"offsets that grow by {least} or more"
             raise self.error(Errors.B211, expected, "other offsets")
@@ -106,7 +121,8 @@ def entries_of(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
 
 
 UNSEALED = "0" * 32  # placeholder for a header's own checksum
-SMALL = 1 << 18  # bytes; the checksums of arrays up to this size are compared on opening
+# In bytes. The checksums of small arrays are compared on opening, of medium arrays on first use.
+SMALL, MEDIUM = 1 << 18, 1 << 24
 HEADER_START = b'{"__metadata__":{"bioel":'  # of all files from `serialized`, after eight bytes
 _MAX_HEADER = 100_000_000  # bytes, as in the library safetensors
 _DTYPE_CODES = {
@@ -217,13 +233,15 @@ class TensorFile:
         if (found := checksum(unsealed)) != seal:
             raise origin.error(Errors.B210, f"checksum {seal}", found)
         self.fingerprint = fingerprint_of(self.checksums)
+        self._verified: set[str] = set()
 
-    def check(self, schema: Mapping[str, str], message: str, **sizes: int) -> None:
+    def check(self, schema: Mapping[str, str], message: str, *, up_to: int, **sizes: int) -> None:
         """Compare the arrays with a schema, and small arrays with their checksums.
 
         schema (Mapping[str, str]): For each array, its data type and the names of its dimensions,
             such as "int8 n dim". "n+1" is one more than "n", and "uint" is of any width.
         message (str): Error template for missing arrays and other types or shapes.
+        up_to (int): Maximum size of a small array, in bytes.
         sizes: Sizes of dimensions; the others must be the same for all arrays.
         RAISES BioelError: `message`; [B024] damaged small array.
         """
@@ -240,8 +258,8 @@ class TensorFile:
             if not (is_same_shape and array.dtype.name.startswith(dtype)):
                 expected = f"{dtype} of shape {tuple(shape)}"
                 raise origin.error(message, expected, f"{array.dtype} of shape {array.shape}")
-            if array.nbytes <= SMALL:
-                self._check_contents(name)
+            if array.nbytes <= up_to:
+                self._verify(name)
 
     def verify(self) -> None:
         """Compare all arrays with their checksums. RAISES BioelError: [B024] if one differs."""
@@ -249,8 +267,15 @@ class TensorFile:
             self._check_contents(name)
 
     def origin_of(self, name: str) -> Origin:
-        """Return the origin of an array, for error messages."""
-        return Origin(self.origin.where, f"{name} in {self.origin.file}")
+        """Return the origin of an array, for error messages and checks."""
+        verify = partial(self._verify, name)
+        return Origin(self.origin.where, f"{name} in {self.origin.file}", verify)
+
+    def _verify(self, name: str) -> None:
+        """Compare an array with its checksum, once, unless it is large."""
+        if name not in self._verified and self.arrays[name].nbytes <= MEDIUM:
+            self._check_contents(name)
+            self._verified.add(name)
 
     def _check_contents(self, name: str) -> None:
         expected = self.checksums.get(name)
@@ -362,5 +387,5 @@ def open_columns(raw: RawFile, origin: Origin) -> TensorFile:
         raise BioelError(Errors.B022.format(path=path, found=normalizer, expected=expected))
     if not isinstance(counts, dict) or not all(type(n) is int for n in counts.values()):
         raise origin.error(Errors.B210, "counts", counts)
-    file.check(KB_COLUMNS, Errors.B023)
+    file.check(KB_COLUMNS, Errors.B023, up_to=SMALL)
     return file

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from hashlib import blake2b
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns import (
     LINE_END,
+    MEDIUM,
     MEMORY,
     XREF_SEPARATOR,
     Origin,
@@ -59,14 +59,20 @@ _STRINGS_PER_BLOCK = 1 << 12  # strings decoded together when a whole column is 
 class StringColumn:
     """Strings in one block of newline-terminated UTF-8, with the offsets of all lines.
 
+    origins (Sequence[Origin]): Files of the block and of the offsets.
     RAISES BioelError: [B211] if the first or last offset is wrong. Reading also raises it, if a
-        string is not exactly one line of UTF-8.
+        string is not UTF-8 or, up to 16 MB, not one line, and [B024] if the column is damaged.
     """
 
-    def __init__(self, blob: RawFile, offsets: NDArray[np.uint64], origin: Origin = MEMORY) -> None:
+    def __init__(
+        self,
+        blob: RawFile,
+        offsets: NDArray[np.uint64],
+        origins: Sequence[Origin] = (MEMORY, MEMORY),
+    ) -> None:
         self._blob, self._bytes = blob, memoryview(blob)  # type: ignore[arg-type]
-        self._origin = origin
-        self._offsets = self._origin.ends(offsets, end=len(blob))
+        self._origin, self._offsets_origin = origins
+        self._offsets = self._offsets_origin.ends(offsets, end=len(blob))
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -86,23 +92,31 @@ class StringColumn:
         return self._read(rows)
 
     def _read(self, rows: IntArray) -> list[str]:
-        starts, ends = self._offsets[rows], self._offsets[rows + 1]
-        if (starts < ends).all() and (ends <= len(self._blob)).all():
-            follow_line = (self._blob[np.maximum(starts, 1) - 1] == LINE_END) | (starts == 0)
-            if follow_line.all() and (self._blob[ends - 1] == LINE_END).all():
-                pairs = zip(starts.tolist(), (ends - 1).tolist(), strict=True)
-                with suppress(UnicodeDecodeError):
-                    strings = [str(self._bytes[start:end], "utf8") for start, end in pairs]
-                    if "\n" not in "".join(strings):
-                        return strings
-        found = f"other bytes from {starts.min()} to {ends.max()}"
-        raise self._origin.error(Errors.B211, "lines of UTF-8", found)
+        starts, ends = self._lines[rows], self._lines[rows + 1]
+        try:
+            pairs = zip(starts.tolist(), (ends - 1).tolist(), strict=True)
+            return [str(self._bytes[start:end], "utf8") for start, end in pairs]
+        except UnicodeDecodeError:
+            found = f"other bytes from {starts.min()} to {ends.max()}"
+            raise self._origin.error(Errors.B211, "lines of UTF-8", found) from None
+
+    @cached_property
+    def _lines(self) -> NDArray[np.uint64]:
+        """The offsets; on first access, they and the ends of lines are checked."""
+        self._origin.verify()
+        offsets = self._offsets_origin.growing(self._offsets, least=1)
+        if len(self._blob) <= MEDIUM:
+            ends = np.flatnonzero(self._blob == LINE_END) + 1
+            if not np.array_equal(ends, offsets[1:]):
+                raise self._origin.error(Errors.B211, f"{len(self)} lines", len(ends))
+        return offsets
 
 
 class SortedKeys:
     """Ascending 64-bit keys and their rows, for binary search; identical keys have ascending rows.
 
     below (int): Upper bound of the rows, exclusive.
+    origins (Sequence[Origin]): Files of keys and rows.
     """
 
     def __init__(
@@ -111,10 +125,10 @@ class SortedKeys:
         rows: NDArray[np.int32],
         *,
         below: int,
-        origin: Origin = MEMORY,
+        origins: Sequence[Origin] = (MEMORY, MEMORY),
     ) -> None:
-        self.keys = keys
-        self._rows, self._below, self._origin = rows, below, origin
+        self._keys, self._rows, self._below = keys, rows, below
+        self._keys_origin, self._rows_origin = origins
 
     @classmethod
     def from_keys(cls, keys: NDArray[np.uint64]) -> SortedKeys:
@@ -123,9 +137,15 @@ class SortedKeys:
         return cls(keys[order], order.astype(np.int32), below=len(keys))
 
     @cached_property
+    def keys(self) -> NDArray[np.uint64]:
+        """All keys; checked on first access."""
+        self._keys_origin.verify()
+        return self._keys
+
+    @cached_property
     def rows(self) -> NDArray[np.int32]:
         """Row of each key; checked on first access."""
-        return self._origin.rows(self._rows, below=self._below)
+        return self._rows_origin.rows(self._rows, below=self._below)
 
     def search(self, keys: NDArray[np.uint64]) -> IntArray:
         """Find the first row of each key, -1 if there is none. Keeps the shape of `keys`."""
@@ -280,7 +300,7 @@ class KnowledgeBase:
     path (Path | None): Folder that the files are mapped from; None in memory.
     RAISES BioelError: [B020] no columns, [B409] the name of a bundled knowledge base instead of a
         folder, [B408] a saved pipeline; the same errors as `kb.columns.open_columns`. Methods and
-        whole columns raise [B211] if they read damaged data that opening does not detect.
+        whole columns raise [B024] or [B211] if they read damaged data that opening does not detect.
     """
 
     built_sources: tuple[int, ...] = (0,)  # for each part, the row of its build's source
@@ -311,8 +331,9 @@ class KnowledgeBase:
         self._types_of_concept = self._ragged("type", "type_ids", below=len(self.type_names))
         self._parents_of_concept = self._ragged("parent", "parents", below=n_concepts)
         self.name_is_preferred = self._array("name_is_preferred")
-        postings = (self._array(f"ngram_{part}") for part in ("codes", "offsets", "names", "norms"))
-        self.ngrams = NgramIndex(*postings, origin=self._origin("ngram_names"))
+        self._origin("name_is_preferred").verify()
+        parts = [f"ngram_{part}" for part in ("codes", "offsets", "names", "norms")]
+        self.ngrams = NgramIndex(*map(self._array, parts), origins=[*map(self._origin, parts)])
         self._by_name = self._sorted_keys("name", below=n_names)
         self._by_id = self._sorted_keys("id", below=n_concepts)
         self._by_retired = self._sorted_keys("retired", below=len(self.retired))
@@ -321,8 +342,9 @@ class KnowledgeBase:
         remember(self)
 
     def _strings(self, name: str) -> StringColumn:
-        offsets = f"{name}.offsets"
-        return StringColumn(self._array(name), self._array(offsets), self._origin(offsets))
+        columns = name, f"{name}.offsets"
+        blob, offsets = map(self._array, columns)
+        return StringColumn(blob, offsets, [*map(self._origin, columns)])
 
     def _ragged(self, row: str, values: str, *, below: int, least: int = 0) -> Ragged:
         columns = f"{row}_offsets", values
@@ -330,9 +352,9 @@ class KnowledgeBase:
         return Ragged(*arrays, below=below, least=least, origins=origins)
 
     def _sorted_keys(self, name: str, *, below: int) -> SortedKeys:
-        keys, rows = f"{name}_keys", f"{name}_key_rows"
-        origin = self._origin(rows)
-        return SortedKeys(self._array(keys), self._array(rows), below=below, origin=origin)
+        columns = f"{name}_keys", f"{name}_key_rows"
+        origins = [*map(self._origin, columns)]
+        return SortedKeys(*map(self._array, columns), below=below, origins=origins)
 
     # Whole columns, each checked on first access.
     name_offsets = property(attrgetter("_concepts_of_name.offsets"))

@@ -99,7 +99,7 @@ class NgramIndex:
     """N-gram search over the names of a knowledge base.
 
     grams, offsets, rows, norms (NDArray): Results of `build_postings`, possibly mapped.
-    origin (Origin): File of the rows, for error messages.
+    origins (Sequence[Origin]): Files of these arrays.
     RAISES BioelError: [B211] if the first or last offset is wrong. A search also raises it, if it
         reads damaged postings.
     """
@@ -111,17 +111,22 @@ class NgramIndex:
         rows: NDArray[np.int32],
         norms: FloatArray,
         *,
-        origin: Origin = MEMORY,
+        origins: Sequence[Origin] = (MEMORY,) * 4,
     ) -> None:
-        self._grams = np.asarray(grams)
-        self._rows, self._origin = rows, origin
-        self._norms = np.asarray(norms)
-        offsets = self._origin.ends(np.asarray(offsets), end=len(rows))
-        self._offsets = self._origin.growing(offsets, least=1)
+        self._grams, self._norms, self._rows = np.asarray(grams), np.asarray(norms), rows
+        self._origins, self._rows_origin = origins, origins[2]
+        self._unchecked_offsets = origins[1].ends(np.asarray(offsets), end=len(rows))
+
+    @cached_property
+    def _offsets(self) -> IntArray:
+        """The offsets; on first access, all arrays are checked."""
+        for origin in self._origins:
+            origin.verify()
+        return self._origins[1].growing(self._unchecked_offsets, least=1)
 
     @cached_property
     def _checked_rows(self) -> NDArray[np.int32]:
-        return self._origin.rows(self._rows, below=len(self._norms))
+        return self._rows_origin.rows(self._rows, below=len(self._norms))
 
     def rarity(self, codes: IntArray) -> NDArray[np.float64]:
         """Return the inverse document frequency of codes from `name_ngrams`. Shape (n,)."""
@@ -190,7 +195,7 @@ class NgramIndex:
         """
         n_postings = np.cumsum([len(rows) for rows in postings])
         n_rare = max(1, int(np.searchsorted(n_postings, _N_POSTINGS, side="right")))
-        rare = self._origin.rows(np.concatenate(postings[:n_rare]), below=len(dots))
+        rare = self._rows_origin.rows(np.concatenate(postings[:n_rare]), below=len(dots))
         by_gram = np.split(rare.astype(np.int64), n_postings[: n_rare - 1])
         first_seen: list[IntArray] = []
         for names, square in zip(by_gram, squares.tolist(), strict=False):

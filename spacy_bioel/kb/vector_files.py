@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import scratch_folder
 from spacy_bioel.kb.columns import (
+    MEDIUM,
     Origin,
     RawFile,
     TensorFile,
@@ -99,11 +100,12 @@ class StoredVectors:
         """Mapped columns.
 
         RAISES BioelError: [B033] missing or foreign column, or a scale that is negative or not
-            finite; [B024] damaged small column.
+            finite; [B024] damaged column of up to 16 MB.
         """
         schema = _SCHEMA | (_COARSE_SCHEMA if self.about["coarse"] else {})
         schema |= _ANN_SCHEMA if self.about["ann"] else {}
-        self.file.check(schema, Errors.B033, n=self.about["n"], dim=self.about["dim"], halves=2)
+        sizes = {"n": self.about["n"], "dim": self.about["dim"], "halves": 2}
+        self.file.check(schema, Errors.B033, up_to=MEDIUM, **sizes)
         scales = self.file.arrays["scales"]
         if not (np.isfinite(scales).all() and (scales >= 0).all()):
             raise self.file.origin_of("scales").error(Errors.B033, "numbers from 0", "others")

@@ -22,6 +22,7 @@ from kb_files import (
 from spacy_bioel.cli.kb_show import describe_kb
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb import columns as files_module
+from spacy_bioel.kb import knowledge_base, vector_files
 from spacy_bioel.kb import spelling as ngrams
 from spacy_bioel.kb.columns import TensorFile, serialized
 from spacy_bioel.kb.edit import drafts_of
@@ -106,7 +107,9 @@ every_byte = pytest.mark.parametrize("every", [0, pytest.param(1, marks=pytest.m
 
 
 @every_byte
-def test_a_changed_byte_is_found_when_opened(files, every):
+@pytest.mark.parametrize("small", [files_module.SMALL, -1], ids=["when opened", "when used"])
+def test_a_changed_byte_is_found(files, monkeypatch, small, every):
+    monkeypatch.setattr(files_module, "SMALL", small)
     assert not repr(answers(KnowledgeBase(files))).startswith("[B")
     places = []
     for name, position, damaged in changed(files, every=every):
@@ -118,11 +121,13 @@ def test_a_changed_byte_is_found_when_opened(files, every):
 
 @every_byte
 def test_a_changed_byte_of_large_files(files, monkeypatch, every):
-    """Files that are not read at opening fail only with coded errors, and `verify` finds each byte.
+    """Files too large to be verified fail only with coded errors, and `verify` finds each byte.
 
     The n-gram search runs both ways: all names scored, and few.
     """
     monkeypatch.setattr(files_module, "SMALL", -1)
+    for module in (files_module, knowledge_base, vector_files):
+        monkeypatch.setattr(module, "MEDIUM", -1)
     for name, position, damaged in changed(files, every=every):
         outcome(lambda damaged=damaged: answers(KnowledgeBase(damaged)))
         outcome(lambda damaged=damaged: proposed(KnowledgeBase(damaged)))

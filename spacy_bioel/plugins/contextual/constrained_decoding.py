@@ -24,6 +24,7 @@ from torch import Tensor
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns import (
+    MEDIUM,
     Origin,
     TensorFile,
     checksums_of,
@@ -178,12 +179,12 @@ def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
     """Memory-map the trie built from the same word pieces, which takes milliseconds at any size.
 
     RAISES BioelError: [B281] if there is no readable trie of the current names, [B033] missing or
-        foreign array, [B024] damaged small array.
+        foreign array, [B024] damaged array of up to 16 MB.
     """
     for path, raw in reversed(kb.files().items()):
         if path.startswith(f"tries/{fingerprint}.") and kb_of(raw) == kb.fingerprint:
             file = TensorFile(raw, Origin(kb.where, path))
-            file.check(TRIE_COLUMNS, Errors.B033)
+            file.check(TRIE_COLUMNS, Errors.B033, up_to=MEDIUM)
             fields: dict[str, Any] = {**file.arrays, **file.about}
             del fields["kb"]
             return NameTrie(**fields)
