@@ -13,7 +13,6 @@ from spacy.tokens import Doc, Span
 
 from spacy_bioel.doc import mention_spans
 from spacy_bioel.entities import Candidates, Mentions, Query
-from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
@@ -111,57 +110,35 @@ def _find_names(
     )
     pairs = [(number, name) for number, names in enumerate(names_of_docs) for name in names]
     strings = normalize_names(generator.kb.names.take([name.row for _, name in pairs]))
-    mentions = Mentions(
-        docs,
-        [Span(docs[number], name.first, name.last + 1) for number, name in pairs],
-        list(map(Query, strings)),
-        [number for number, _ in pairs],
-        [name.probability for _, name in pairs],
-    )
+    queries: dict[tuple[int, int, int, str], Query] = {}
+    spans: list[list[ScoredSpan]] = [[] for _ in docs]
+    for (owner, name), string in zip(pairs, strings, strict=True):
+        queries[owner, name.first, name.last + 1, ""] = Query(string)
+        spans[owner].append((name.first, name.last + 1, "", name.probability))
     label_rules = rules.for_labels(generator.labels, labelled=True)
-    if label_rules.overriding("find"):
-        mentions = _with_rule_spans(mentions, label_rules, generator, traces)
-    completing = rules.completing_dictionary()
-    if completing.overriding("find"):
-        mentions = _with_rule_spans(mentions, completing, generator, traces, complete=True)
-    return mentions
+    found = label_rules.find(docs, [[] for _ in docs], traces)
+    spans = [_without_overlapped(*pair) for pair in zip(spans, found, strict=True)]
+    spans = rules.completing_dictionary().find(docs, spans, traces)
+    rows = sorted({(owner, *span) for owner, of_doc in enumerate(spans) for span in of_doc})
+    all_spans = [Span(docs[owner], start, end, label) for owner, start, end, label, _ in rows]
+    new: list[list[Span]] = [[] for _ in docs]
+    for row, span in zip(rows, all_spans, strict=True):
+        if row[:4] not in queries:
+            new[row[0]].append(span)
+    added = rules.ask(Mentions.of(docs, new, settings))
+    for owner, span, query in zip(added.owners, added.spans, added.queries, strict=True):
+        queries[owner, span.start, span.end, span.label_] = query
+    asked, owners = [queries[row[:4]] for row in rows], [row[0] for row in rows]
+    return Mentions(docs, all_spans, asked, owners, [row[4] for row in rows])
 
 
-def _with_rule_spans(
-    mentions: Mentions,
-    rules: RuleSet,
-    generator: CandidateGenerator,
-    traces: Sequence[Trace] | None,
-    *,
-    complete: bool = False,
-) -> Mentions:
-    """Add the spans found by entity rules, and drop the names that overlap them.
-
-    complete (bool): The rules see the names, and decide themselves which to drop.
-    """
-    names: list[dict[tuple[int, int, str], tuple[int, Span, Query, float]]] = [
-        {} for _ in mentions.docs
-    ]
-    probabilities = mentions.probabilities or ()
-    for row in zip(mentions.owners, mentions.spans, mentions.queries, probabilities, strict=True):
-        names[row[0]][row[1].start, row[1].end, row[1].label_] = row
-    before = [[(*place, row[3]) for place, row in of_doc.items()] for of_doc in names]
-    found = rules.find(mentions.docs, before if complete else [[] for _ in names], traces)
-    new: list[list[Span]] = []
-    for doc, of_doc, scored in zip(mentions.docs, names, found, strict=True):
-        places = {span[:3] for span in scored}
-        taken = {token for start, end, _ in places for token in range(start, end)}
-        for place in list(of_doc):
-            if place not in places if complete else not taken.isdisjoint(range(*place[:2])):
-                del of_doc[place]
-        new.append([Span(doc, *place) for place in sorted(places - of_doc.keys())])
-    added = rules.ask(Mentions.of(mentions.docs, new, generator.state.settings))
-    rows = [(*row, 1.0) for row in zip(added.owners, added.spans, added.queries, strict=True)]
-    rows += [row for of_doc in names for row in of_doc.values()]
-    rows.sort(key=lambda row: (row[0], row[1].start, row[1].end))
-    owners, spans = [row[0] for row in rows], [row[1] for row in rows]
-    queries, likely = [row[2] for row in rows], [row[3] for row in rows]
-    return Mentions(mentions.docs, spans, queries, owners, likely)
+def _without_overlapped(
+    names: Sequence[ScoredSpan], found: Sequence[ScoredSpan]
+) -> list[ScoredSpan]:
+    """Return the spans that rules found, as certain, and the names that do not overlap them."""
+    taken = {token for start, end, *_ in found for token in range(start, end)}
+    certain = [(*span[:3], 1.0) for span in found]
+    return sorted([*certain, *(name for name in names if taken.isdisjoint(range(*name[:2])))])
 
 
 def rank_mentions(
