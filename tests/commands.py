@@ -11,6 +11,7 @@ import typer
 from spacy_bioel.cli import app, main
 
 COMMANDS: Any = typer.main.get_command(app)
+INTERRUPTED = "Interrupted; no unfinished file was written. Run the command again.\n"
 
 
 class Ran(NamedTuple):

@@ -130,13 +130,17 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     argv (Sequence[str] | None): Arguments; None: the process's arguments.
     RAISES SystemExit: With status 0 on success, 2 for invalid arguments or input (one line on
-        stderr), 1 for any other failure.
+        stderr), 130 after Ctrl+C, 1 for any other failure.
     """
     # Pipelines and builds create many objects and few reference cycles: collect garbage less often.
     gc.set_threshold(50_000, 20, 20)
     try:
         with memory_errors():
             app(args=None if argv is None else list(argv), prog_name="bioel")
+    except SystemExit as error:  # typer says nothing after Ctrl+C
+        if isinstance(getattr(error.__context__, "__cause__", None), KeyboardInterrupt):
+            console.show_note("Interrupted; no unfinished file was written. Run the command again.")
+        raise
     except BioelError as error:
         _exit_with_error(str(error))
     except UnicodeEncodeError as error:  # an argument that is not UTF-8

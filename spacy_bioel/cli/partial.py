@@ -155,12 +155,10 @@ def counting(kept: PartialLinks | None) -> Iterator[Totals]:
             show_note(f"{kept.path} has {n_kept}. To continue, add --resume to the command.")
         elif kept is not None:
             kept.path.unlink(missing_ok=True)
-        if not isinstance(error, KeyboardInterrupt):
+        if not isinstance(error, KeyboardInterrupt) or not totals.documents:
             raise
-        if not totals.documents:
-            show_note("Interrupted; no document was linked yet.")
-        elif kept is None:
+        if kept is None:
             show_note(f"Interrupted after {count_of(totals.documents, 'document')}.")
-        raise Exit(130) from error
+        raise Exit(130) from None  # `main` says no more
     if kept is not None:
         kept.path.unlink(missing_ok=True)

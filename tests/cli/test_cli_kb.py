@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 import spacy
+from commands import INTERRUPTED
 from kb_files import encode
 from spacy.training import Example
 
 from spacy_bioel.cli import main
 from spacy_bioel.errors import BioelError
+from spacy_bioel.kb import vector_files
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.edit import add_concepts
 from spacy_bioel.types import Concept
@@ -43,7 +45,7 @@ def test_list(bioel, monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []  # nothing was built
 
 
-def test_encode_writes_vectors_of_the_pipelines_encoder(bioel, tmp_path):
+def test_encode_writes_vectors_of_the_pipelines_encoder(bioel, tmp_path, monkeypatch):
     base, model = tmp_path / "kb", tmp_path / "model"
     build_kb([Concept("X:1", ("naloxone", "narcan")), Concept("X:2", ("clonidine",))], base)
     nlp = spacy.blank("en")
@@ -54,6 +56,13 @@ def test_encode_writes_vectors_of_the_pipelines_encoder(bioel, tmp_path):
     linker.initialize(lambda: examples, vocabulary=100, width=8)
     nlp.to_disk(model)
 
+    def interrupted(*_: object, **about: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(vector_files, "serialized", interrupted)
+        assert bioel("kb", "encode", base, model, status=130).err == INTERRUPTED
+    assert bioel("kb", "info", base, "--json", "-").json["vectors"] == []
     assert f"Encoded 3 names of {base}" in bioel("kb", "encode", base, model).err
     [vectors] = bioel("kb", "info", base, "--verify", "--json", "-").json["vectors"]
     assert (vectors["n"], vectors["dim"]) == (3, 8)
