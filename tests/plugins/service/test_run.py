@@ -7,6 +7,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from kb_files import columns_of, with_header
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import Concept
 
+GUIDE = Path(__file__).parents[3] / "docs/guides/service.md"
 Serve = Callable[..., subprocess.Popen[str]]
 
 
@@ -81,6 +83,12 @@ def test_a_pipeline_that_cannot_be_loaded_ends_it(serve, tmp_path):
     line_of(process)
     assert process.wait(60) == 2
     assert line_of(process).startswith("error: [B071]")
+
+
+def test_the_guide_says_when_idle_connections_are_closed():
+    from spacy_bioel.plugins.service.run import _IDLE_SECONDS
+
+    assert f"within {_IDLE_SECONDS} seconds of the last response" in GUIDE.read_text("utf8")
 
 
 def test_a_port_that_is_taken(bioel):
