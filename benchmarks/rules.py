@@ -251,7 +251,7 @@ RULES = [
           lambda pairs, ranked, weight: {pair: ranked[pair] for pair in pairs}}, GENES),
     Rule("coherence: ties by neighbours", 55,
          {"linking.coherence.break_ties": lambda kb, mentions, ranked: list(ranked)}, GENES),
-    Rule("ties are NIL", 4, {"linking.decide.ties_of": lambda ranked: [()] * len(ranked)}, GENES),
+    Rule("ties are NIL", 4, {"linking.decide.is_tied": lambda candidates: False}, GENES),
     Rule("dictionary: adjectives.json", 9, {"dictionary.lookup._may_be_adjective":
          lambda *_: False}, ("hpo",)),
     Rule("dictionary: typing errors", 14,

@@ -175,11 +175,6 @@ class Candidate:
         return source[self.id].xrefs if self.id in source else ()
 
 
-def ties_of(candidates: Iterable[Sequence[Candidate]]) -> list[bool]:
-    """Return for each mention whether its candidates are tied (see `is_tied`)."""
-    return list(map(is_tied, candidates))
-
-
 def is_tied(candidates: Sequence[Candidate]) -> bool:
     """Return whether the two best candidates have the same score.
 

@@ -81,7 +81,12 @@ class Origin:
         return offsets
 
 
-MEMORY = Origin()
+@dataclass(frozen=True, slots=True)
+class Column:
+    """An array and where it is from."""
+
+    values: NDArray[Any]
+    origin: Origin = Origin()
 
 
 def offsets_of(counts: Sequence[int] | NDArray[Any]) -> IntArray:
@@ -205,7 +210,7 @@ class TensorFile:
     RAISES BioelError: [B030] unreadable or truncated file, [B210] edited header.
     """
 
-    def __init__(self, raw: RawFile, origin: Origin = MEMORY) -> None:
+    def __init__(self, raw: RawFile, origin: Origin = Origin()) -> None:
         self.origin = origin
         self.arrays: dict[str, NDArray[Any]] = {}
         try:
@@ -270,6 +275,9 @@ class TensorFile:
         """Return the origin of an array, for error messages and checks."""
         verify = partial(self._verify, name)
         return Origin(self.origin.where, f"{name} in {self.origin.file}", verify)
+
+    def column(self, name: str) -> Column:
+        return Column(self.arrays[name], self.origin_of(name))
 
     def _verify(self, name: str) -> None:
         """Compare an array with its checksum, once, unless it is large."""

@@ -28,8 +28,8 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.columns import (
     LINE_END,
     MEDIUM,
-    MEMORY,
     XREF_SEPARATOR,
+    Column,
     Origin,
     RawFile,
     TensorFile,
@@ -59,23 +59,16 @@ _STRINGS_PER_BLOCK = 1 << 12  # strings decoded together when a whole column is 
 class StringColumn:
     """Strings in one block of newline-terminated UTF-8, with the offsets of all lines.
 
-    origins (Sequence[Origin]): Files of the block and of the offsets.
     RAISES BioelError: [B211] if the first or last offset is wrong. Reading also raises it, if a
         string is not UTF-8 or, up to 16 MB, not one line, and [B024] if the column is damaged.
     """
 
-    def __init__(
-        self,
-        blob: RawFile,
-        offsets: NDArray[np.uint64],
-        origins: Sequence[Origin] = (MEMORY, MEMORY),
-    ) -> None:
-        self._blob, self._bytes = blob, memoryview(blob)  # type: ignore[arg-type]
-        self._origin, self._offsets_origin = origins
-        self._offsets = self._offsets_origin.ends(offsets, end=len(blob))
+    def __init__(self, blob: Column, offsets: Column) -> None:
+        self._blob, self._bytes, self._offsets = blob, memoryview(blob.values), offsets  # type: ignore[arg-type]
+        offsets.origin.ends(offsets.values, end=len(blob.values))
 
     def __len__(self) -> int:
-        return len(self._offsets) - 1
+        return len(self._offsets.values) - 1
 
     def __getitem__(self, row: int) -> str:
         return self.take([row])[0]
@@ -98,17 +91,18 @@ class StringColumn:
             return [str(self._bytes[start:end], "utf8") for start, end in pairs]
         except UnicodeDecodeError:
             found = f"other bytes from {starts.min()} to {ends.max()}"
-            raise self._origin.error(Errors.B211, "lines of UTF-8", found) from None
+            raise self._blob.origin.error(Errors.B211, "lines of UTF-8", found) from None
 
     @cached_property
     def _lines(self) -> NDArray[np.uint64]:
         """The offsets; on first access, they and the ends of lines are checked."""
-        self._origin.verify()
-        offsets = self._offsets_origin.growing(self._offsets, least=1)
-        if len(self._blob) <= MEDIUM:
-            ends = np.flatnonzero(self._blob == LINE_END) + 1
+        blob, origin = self._blob.values, self._blob.origin
+        origin.verify()
+        offsets = self._offsets.origin.growing(self._offsets.values, least=1)
+        if len(blob) <= MEDIUM:
+            ends = np.flatnonzero(blob == LINE_END) + 1
             if not np.array_equal(ends, offsets[1:]):
-                raise self._origin.error(Errors.B211, f"{len(self)} lines", len(ends))
+                raise origin.error(Errors.B211, f"{len(self)} lines", len(ends))
         return offsets
 
 
@@ -116,36 +110,27 @@ class SortedKeys:
     """Ascending 64-bit keys and their rows, for binary search; identical keys have ascending rows.
 
     below (int): Upper bound of the rows, exclusive.
-    origins (Sequence[Origin]): Files of keys and rows.
     """
 
-    def __init__(
-        self,
-        keys: NDArray[np.uint64],
-        rows: NDArray[np.int32],
-        *,
-        below: int,
-        origins: Sequence[Origin] = (MEMORY, MEMORY),
-    ) -> None:
+    def __init__(self, keys: Column, rows: Column, *, below: int) -> None:
         self._keys, self._rows, self._below = keys, rows, below
-        self._keys_origin, self._rows_origin = origins
 
     @classmethod
     def from_keys(cls, keys: NDArray[np.uint64]) -> SortedKeys:
         """Sort the keys of the rows 0, 1, ..."""
         order = np.argsort(keys, kind="stable")
-        return cls(keys[order], order.astype(np.int32), below=len(keys))
+        return cls(Column(keys[order]), Column(order.astype(np.int32)), below=len(keys))
 
-    @cached_property
+    @property
     def keys(self) -> NDArray[np.uint64]:
         """All keys; checked on first access."""
-        self._keys_origin.verify()
-        return self._keys
+        self._keys.origin.verify()
+        return self._keys.values
 
     @cached_property
     def rows(self) -> NDArray[np.int32]:
         """Row of each key; checked on first access."""
-        return self._rows_origin.rows(self._rows, below=self._below)
+        return self._rows.origin.rows(self._rows.values, below=self._below)
 
     def search(self, keys: NDArray[np.uint64]) -> IntArray:
         """Find the first row of each key, -1 if there is none. Keeps the shape of `keys`."""
@@ -183,23 +168,13 @@ class Ragged:
     offsets (IntArray): Start of each row's values, and end of the last row. Shape (n_rows + 1,).
     below (int): Upper bound of the values, exclusive.
     least (int): Minimum number of values in a row.
-    origins (Sequence[Origin]): Files of offsets and values.
     RAISES BioelError: [B211] if the first or last offset is wrong. Methods also raise it, if the
         column is damaged.
     """
 
-    def __init__(
-        self,
-        offsets: IntArray,
-        values: NDArray[np.int32],
-        *,
-        below: int,
-        least: int = 0,
-        origins: Sequence[Origin] = (MEMORY, MEMORY),
-    ) -> None:
-        self._offsets_origin, self._values_origin = origins
-        self._offsets = self._offsets_origin.ends(offsets, end=len(values))
-        self._values, self._below, self._least = values, below, least
+    def __init__(self, offsets: Column, values: Column, *, below: int, least: int = 0) -> None:
+        offsets.origin.ends(offsets.values, end=len(values.values))
+        self._offsets, self._values, self._below, self._least = offsets, values, below, least
 
     def __getitem__(self, row: int) -> IntArray:
         """Return the values in a row. Shape (n_values,). RAISES IndexError: No such row."""
@@ -216,12 +191,12 @@ class Ragged:
     @cached_property
     def offsets(self) -> IntArray:
         """All offsets, checked on first access."""
-        return self._offsets_origin.growing(self._offsets, least=self._least)
+        return self._offsets.origin.growing(self._offsets.values, least=self._least)
 
     @cached_property
     def values(self) -> NDArray[np.int32]:
         """All values, checked on first access."""
-        return self._values_origin.rows(self._values, below=self._below)
+        return self._values.origin.rows(self._values.values, below=self._below)
 
 
 _KEY_FACTOR = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no bits
@@ -317,7 +292,7 @@ class KnowledgeBase:
         current = generations[-1]
         self._files = {name: files[name] for name in (current, *filter(HOME.fullmatch, files))}
         self._columns = open_columns(files[current], Origin(self.where, current))
-        self._array, self._origin = self._columns.arrays.__getitem__, self._columns.origin_of
+        self._column = self._columns.column
         self.fingerprint = self._columns.fingerprint
         self.meta = {"fingerprint": self.fingerprint, **self._columns.about}
         self.ids, self.names = self._strings("ids"), self._strings("names")
@@ -330,31 +305,28 @@ class KnowledgeBase:
         self._sources_of_concept = self._ragged("concept", "name_sources", below=len(self.sources))
         self._types_of_concept = self._ragged("type", "type_ids", below=len(self.type_names))
         self._parents_of_concept = self._ragged("parent", "parents", below=n_concepts)
-        self.name_is_preferred = self._array("name_is_preferred")
-        self._origin("name_is_preferred").verify()
-        parts = [f"ngram_{part}" for part in ("codes", "offsets", "names", "norms")]
-        self.ngrams = NgramIndex(*map(self._array, parts), origins=[*map(self._origin, parts)])
+        is_preferred = self._column("name_is_preferred")
+        is_preferred.origin.verify()
+        self.name_is_preferred = is_preferred.values
+        parts = ("codes", "offsets", "names", "norms")
+        self.ngrams = NgramIndex(*(self._column(f"ngram_{part}") for part in parts))
         self._by_name = self._sorted_keys("name", below=n_names)
         self._by_id = self._sorted_keys("id", below=n_concepts)
         self._by_retired = self._sorted_keys("retired", below=len(self.retired))
-        targets = self._array("retired_targets")
-        self.retired_targets = self._origin("retired_targets").rows(targets, below=n_concepts)
+        targets = self._column("retired_targets")
+        self.retired_targets = targets.origin.rows(targets.values, below=n_concepts)
         remember(self)
 
     def _strings(self, name: str) -> StringColumn:
-        columns = name, f"{name}.offsets"
-        blob, offsets = map(self._array, columns)
-        return StringColumn(blob, offsets, [*map(self._origin, columns)])
+        return StringColumn(self._column(name), self._column(f"{name}.offsets"))
 
     def _ragged(self, row: str, values: str, *, below: int, least: int = 0) -> Ragged:
-        columns = f"{row}_offsets", values
-        arrays, origins = map(self._array, columns), tuple(map(self._origin, columns))
-        return Ragged(*arrays, below=below, least=least, origins=origins)
+        offsets = self._column(f"{row}_offsets")
+        return Ragged(offsets, self._column(values), below=below, least=least)
 
     def _sorted_keys(self, name: str, *, below: int) -> SortedKeys:
-        columns = f"{name}_keys", f"{name}_key_rows"
-        origins = [*map(self._origin, columns)]
-        return SortedKeys(*map(self._array, columns), below=below, origins=origins)
+        keys, rows = self._column(f"{name}_keys"), self._column(f"{name}_key_rows")
+        return SortedKeys(keys, rows, below=below)
 
     # Whole columns, each checked on first access.
     name_offsets = property(attrgetter("_concepts_of_name.offsets"))

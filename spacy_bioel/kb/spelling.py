@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.columns import MEMORY, Origin, entries_of, find_sorted, offsets_of
+from spacy_bioel.kb.columns import Column, entries_of, find_sorted, offsets_of
 from spacy_bioel.text.normalize import singular_of
 from spacy_bioel.types import DoubleArray, FloatArray, IntArray
 
@@ -98,35 +98,25 @@ def _rarity(frequency: NDArray, n_names: int) -> NDArray[np.float64]:
 class NgramIndex:
     """N-gram search over the names of a knowledge base.
 
-    grams, offsets, rows, norms (NDArray): Results of `build_postings`, possibly mapped.
-    origins (Sequence[Origin]): Files of these arrays.
+    grams, offsets, rows, norms (Column): Results of `build_postings`, possibly mapped.
     RAISES BioelError: [B211] if the first or last offset is wrong. A search also raises it, if it
         reads damaged postings.
     """
 
-    def __init__(
-        self,
-        grams: NDArray[np.uint32],
-        offsets: IntArray,
-        rows: NDArray[np.int32],
-        norms: FloatArray,
-        *,
-        origins: Sequence[Origin] = (MEMORY,) * 4,
-    ) -> None:
-        self._grams, self._norms, self._rows = np.asarray(grams), np.asarray(norms), rows
-        self._origins, self._rows_origin = origins, origins[2]
-        self._unchecked_offsets = origins[1].ends(np.asarray(offsets), end=len(rows))
+    def __init__(self, grams: Column, offsets: Column, rows: Column, norms: Column) -> None:
+        self._columns = grams, offsets, rows, norms
+        self._grams, self._rows, self._norms = grams.values, rows.values, norms.values
+        offsets.origin.ends(offsets.values, end=len(rows.values))
 
     @cached_property
     def _offsets(self) -> IntArray:
-        """The offsets; on first access, all arrays are checked."""
-        for origin in self._origins:
-            origin.verify()
-        return self._origins[1].growing(self._unchecked_offsets, least=1)
-
-    @cached_property
-    def _checked_rows(self) -> NDArray[np.int32]:
-        return self._rows_origin.rows(self._rows, below=len(self._norms))
+        """The offsets; on first access, the arrays are checked, except for many rows."""
+        for column in self._columns:
+            column.origin.verify()
+        _, offsets, rows, _ = self._columns
+        if len(self._norms) <= _MAX_SCORED_NAMES:
+            rows.origin.rows(rows.values, below=len(self._norms))
+        return offsets.origin.growing(offsets.values, least=1)
 
     def rarity(self, codes: IntArray) -> NDArray[np.float64]:
         """Return the inverse document frequency of codes from `name_ngrams`. Shape (n,)."""
@@ -165,8 +155,7 @@ class NgramIndex:
         self, grams: IntArray, squares: DoubleArray, norm: float, k: int, dots: NDArray
     ) -> tuple[IntArray, DoubleArray]:
         is_small = len(dots) <= _MAX_SCORED_NAMES
-        all_rows = self._checked_rows if is_small else self._rows
-        postings = [all_rows[s:e] for s, e in self._offsets[grams[:, None] + [0, 1]].tolist()]
+        postings = [self._rows[s:e] for s, e in self._offsets[grams[:, None] + [0, 1]].tolist()]
         if is_small:
             for rows, square in zip(postings, squares.tolist(), strict=True):
                 np.add.at(dots, rows, square)
@@ -195,7 +184,7 @@ class NgramIndex:
         """
         n_postings = np.cumsum([len(rows) for rows in postings])
         n_rare = max(1, int(np.searchsorted(n_postings, _N_POSTINGS, side="right")))
-        rare = self._rows_origin.rows(np.concatenate(postings[:n_rare]), below=len(dots))
+        rare = self._columns[2].origin.rows(np.concatenate(postings[:n_rare]), below=len(dots))
         by_gram = np.split(rare.astype(np.int64), n_postings[: n_rare - 1])
         first_seen: list[IntArray] = []
         for names, square in zip(by_gram, squares.tolist(), strict=False):

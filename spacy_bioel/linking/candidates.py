@@ -143,6 +143,10 @@ class CandidateGenerator:
         self.state = state
         self._types = dict(state.settings.label_types)
         self._only_labels = state.settings.only_labels
+        # If labels have knowledge bases, the ids of some other labels come from rules.
+        rules = state.rules.rules.values() if self._part_of else ()
+        by_rules = {label for one in rules if one.outside_ids for label in one.labels}
+        self._excluded_labels = GENERAL_LABELS | by_rules
         self._lock = Lock()
         self._ranked: dict[LabelledString, tuple[Candidate, ...]] = {}
         self._masks: dict[str, BoolArray | None] = {}
@@ -246,14 +250,8 @@ class CandidateGenerator:
         if self._only_labels and label and label not in self._only_labels:
             return ()
         is_listed = label in {*self._part_of, *self._only_labels}
-        is_excluded = not is_listed and label in GENERAL_LABELS | self._labels_of_rules
+        is_excluded = not is_listed and label in self._excluded_labels
         return self._types.get(label, () if is_excluded else None)
-
-    @cached_property
-    def _labels_of_rules(self) -> frozenset[str]:
-        """Labels whose ids come from rules, if other labels have knowledge bases."""
-        rules = self.state.rules.rules.values() if self._part_of else ()
-        return frozenset(label for one in rules if one.outside_ids for label in one.labels)
 
     def _mask(self, label: str) -> BoolArray | None:
         """Return a mask of the concepts that a label allows. Shape (n_concepts,); None: all."""

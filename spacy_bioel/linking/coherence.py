@@ -17,7 +17,7 @@ from spacy_bioel.doc import text_of
 from spacy_bioel.entities import LabelledString, Mentions
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.sentences import sentence_borders
-from spacy_bioel.types import Candidate, best_first, ties_of
+from spacy_bioel.types import Candidate, best_first, is_tied
 
 Ranked = Mapping[LabelledString, tuple[Candidate, ...]]
 
@@ -106,7 +106,7 @@ def break_ties(
     Neighbours are the concepts of confident mentions in the same sentence or, if these do not
     break the tie, in the document.
     """
-    tied = ties_of(ranked)
+    tied = list(map(is_tied, ranked))
     if not any(tied):
         return list(ranked)
     borders = {

@@ -28,7 +28,7 @@ from spacy_bioel.types import (
     Link,
     ScoredSpan,
     best_first,
-    ties_of,
+    is_tied,
 )
 
 _BY_DEFINITION = "by a short form that the document defines"
@@ -218,8 +218,7 @@ def decide(
     part_candidates (Mapping): Candidates of each part of its readings.
     """
     whole = candidates
-    ids: tuple[str, ...] = tuple(c.id for c in candidates[:1] if c.score >= nil_threshold)
-    whole_ids = ids
+    whole_ids = ids = tuple(c.id for c in whole[:1] if c.score >= nil_threshold)
     best = candidates[0].score if candidates else 0.0
     for reading in query.readings:
         if not all(part_candidates[part] for part in reading):
@@ -244,10 +243,7 @@ def with_labels(links: Sequence[Link], kb: KnowledgeBase) -> list[Link]:
     The label comes from the linked concept or, for NIL, from the best candidate (see
     `KnowledgeBase.labels_of`).
     """
-    concepts = []
-    for link in links:
-        ids = link.ids or [c.id for c in link.candidates]
-        concepts.append(ids[0] if ids else "")
+    concepts = [next(iter(link.ids or [c.id for c in link.candidates]), "") for link in links]
     different = list(dict.fromkeys(concepts))
     rows = kb.find_all(different)
     label_of = dict.fromkeys(different, kb.title)
@@ -330,7 +326,7 @@ class Ranking:
         rescored = rules.rescore(self.asked, unscored)
         candidates = [of_mention[: settings.max_candidates] for of_mention in rescored]
         wholes, parts = candidates[:n], iter(candidates[n:])
-        tied = ties_of(wholes)
+        tied = list(map(is_tied, wholes))
         if mentions.probabilities is not None:
             for number, probability in enumerate(mentions.probabilities):
                 wholes[number] = tuple(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
-from spacy_bioel.kb.columns import positions_of
+from spacy_bioel.kb.columns import Column, positions_of
 from spacy_bioel.kb.joined import SearchResult
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import NgramIndex, build_postings, word_overlap
@@ -114,7 +114,7 @@ class AliasTable:
 
     @cached_property
     def ngrams(self) -> NgramIndex:
-        return NgramIndex(*build_postings(self.names))
+        return NgramIndex(*(Column(array) for array in build_postings(self.names)))
 
 
 def _invalid_table(found: str) -> BioelError:
