@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -170,16 +170,13 @@ def rank_names(
     weights = 1.0 + is_preferred.astype(np.float64)
     shares = _shares_within_kbs(kb, concepts, weights, np.diff(indptr)).tolist()
     ids, names = kb.ids_of(concepts), kb.names.take(np.maximum(rows, 0)) if len(rows) else []
-    candidates, fingerprint = [], kb.fingerprint
-    for number, name in enumerate(names):
-        entries = slice(indptr[number], indptr[number + 1])
-        pairs = zip(ids[entries], shares[entries], strict=True)
-        candidates.append(
-            [Candidate(id, round(share, 4), name, "exact", fingerprint) for id, share in pairs]
-        )
-    keys = [(string, "") for string in different]
+    entries = list(zip(ids, shares, strict=True))
+    candidates = [
+        [Candidate(id, round(x, 4), name, "exact", kb.fingerprint) for id, x in entries[first:end]]
+        for name, (first, end) in zip(names, pairwise(indptr.tolist()), strict=True)
+    ]
+    keys, strings = ([(name, "") for name in names] for names in (different, mentions.strings))
     ranked = dict(zip(keys, best_first(candidates), strict=True))
-    strings = [(string, "") for string in mentions.strings]
     return agree_in_documents(kb, mentions, strings, ranked, coherence=coherence)
 
 

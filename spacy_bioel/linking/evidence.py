@@ -61,12 +61,14 @@ class AliasTable:
     @classmethod
     def from_json(cls, data: object) -> AliasTable:
         """Read a table from JSON. RAISES BioelError: [B272] if the values are not counts."""
-        if not isinstance(data, dict):
-            raise _invalid_table(type(data).__name__)
-        for name, ids in data.items():
+        table: dict[str, Any] = data if isinstance(data, dict) else {type(data).__name__: None}
+        for name, ids in table.items():
             if not (isinstance(ids, dict) and all(type(n) is int and n > 0 for n in ids.values())):
-                raise _invalid_table(f"{name!r}: {ids!r:.60}")
-        return cls(data)
+                found = f"{name!r}: {ids!r:.60}"
+                expected = "strings with their concept ids, each with an integer of at least 1"
+                about = {"file": "alias_table.json", "found": found, "expected": expected}
+                raise BioelError(Errors.B272.format(**about))
+        return cls(table)
 
     def with_mentions(self, mentions: Iterable[tuple[str, str]]) -> AliasTable:
         """Return a table with additional (normalised string, concept id) mentions."""
@@ -115,11 +117,6 @@ class AliasTable:
     @cached_property
     def ngrams(self) -> NgramIndex:
         return NgramIndex(*(Column(array) for array in build_postings(self.names)))
-
-
-def _invalid_table(found: str) -> BioelError:
-    expected = "strings with their concept ids, each with a whole number of at least 1"
-    return BioelError(Errors.B272.format(file="alias_table.json", found=found, expected=expected))
 
 
 # Columns of the feature matrix.

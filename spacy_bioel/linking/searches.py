@@ -141,13 +141,9 @@ class JoinedNames:
     ) -> None:
         self._names = kb.names
         self._parts = parts
-        searches, name_rows = [], []
-        for names, rows in zip(parts, kb.name_rows, strict=True):
-            if names is not None:
-                searches.append(names)
-                name_rows.append(rows)
+        rows = [rows for names, rows in zip(parts, kb.name_rows, strict=True) if names is not None]
         # Like `EncodedNames.search`, but returns joined name rows.
-        self.search = JoinedSearch(searches, name_rows, nothing=-np.inf).search
+        self.search = JoinedSearch([*filter(None, parts)], rows, nothing=-np.inf).search
 
     def take(self, rows: IntArray) -> FloatArray:
         """Return the vectors for joined name rows; zeros if a name has none. Shape (n, dim)."""
