@@ -18,16 +18,13 @@ are left out.
 """
 
 import ast
-import io
 import json
 import os
 import re
 import subprocess
 import sys
-import tokenize
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 from itertools import chain
 from pathlib import Path
@@ -67,20 +64,9 @@ sys.setprofile(None)
 print(json.dumps(sorted(calls)))
 """
 PLUGINS = {"plugins"}
-# Rooms that may name kinds of text: their rules, and the export of their facts.
-_MAY_NAME = PLUGINS | {"entities", "export"}
 _CONTRACT = {"entities/__init__.py", "entities/rule_set.py"}
 _CACHES = {"cache", "lru_cache", "cached_property"}
 RATCHET = ROOT / "tests" / "house.toml"
-# Kind of text -> its names in code.
-KINDS = {
-    "variants": r"variant|hgvs",
-    "organisms": r"organism|species|homolog",
-    "composites": "composite",
-    "notes": r"\bnote|shorthand|measurement",
-    "abbreviations": "abbreviat|short_form",
-    "genes": r"\bgene\b|genes",
-}
 _MAX_LINES = 500  # of a file
 # Blocks that benchmarks.reference writes from the code, so that their words are not counted.
 _GENERATED = re.compile(r"<!-- generated: .*?<!-- end -->", re.S)
@@ -232,19 +218,6 @@ def caches(sources: list[Source]) -> list[str]:
     ]
 
 
-def names_in_code(source: Source) -> str:
-    """Return all names in the code of a file: no strings, comments or docstrings."""
-    tokens = tokenize.generate_tokens(io.StringIO(source.text).readline)
-    return " ".join(token.string for token in tokens if token.type == tokenize.NAME)
-
-
-def files_that_name(kind: str, sources: list[Source]) -> list[str]:
-    """Return the files outside the rooms for it whose code names a kind of text."""
-    pattern = re.compile(KINDS[kind], re.IGNORECASE)
-    outside = [source for source in sources if not source.is_in(_MAY_NAME)]
-    return [source.file for source in outside if pattern.search(names_in_code(source))]
-
-
 def top_level_names(tree: ast.Module) -> Iterator[str]:
     """Yield the classes, functions and variables at the top of a module."""
     for node in tree.body:
@@ -263,19 +236,6 @@ def named_twice(sources: list[Source]) -> list[str]:
             files.setdefault(name, []).append(source.file)
     shared = {name: places for name, places in files.items() if places[1:] and name[:2] != "__"}
     return [f"{name}: {', '.join(places)}" for name, places in sorted(shared.items())]
-
-
-def one_caller(sources: list[Source]) -> list[str]:
-    """Return the private functions and methods with a unique name that are used once."""
-    nodes = [(source.file, node) for source in sources for node in ast.walk(source.tree)]
-    uses = Counter(used_name(node) for _, node in nodes)
-    private = [
-        (node.name, file)
-        for file, node in nodes
-        if isinstance(node, Function) and re.match("_[^_]", node.name)
-    ]
-    defined = Counter(name for name, _ in private)
-    return [f"{file}: {name}" for name, file in private if defined[name] == uses[name] == 1]
 
 
 def used_name(node: ast.AST) -> str:
@@ -337,9 +297,7 @@ def doc_pairs(calls: list[Call]) -> list[str]:
 LISTS: dict[str, Callable[[list[Source]], list[str]]] = {
     "rooms_both_ways": rooms_both_ways,
     "into_plugins": into_plugins,
-    **{kind: partial(files_that_name, kind) for kind in KINDS},
     "named_twice": named_twice,
-    "one_caller": one_caller,
     "long_files": long_files,
     "caches": caches,
     "imports_in_functions": imports_in_functions,
