@@ -82,7 +82,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class KbColumn:
     """An array and where it is from."""
 
     values: NDArray[Any]
@@ -276,8 +276,8 @@ class TensorFile:
         verify = partial(self._verify, name)
         return Origin(self.origin.where, f"{name} in {self.origin.file}", verify)
 
-    def column(self, name: str) -> Column:
-        return Column(self.arrays[name], self.origin_of(name))
+    def column(self, name: str) -> KbColumn:
+        return KbColumn(self.arrays[name], self.origin_of(name))
 
     def _verify(self, name: str) -> None:
         """Compare an array with its checksum, once, unless it is large."""

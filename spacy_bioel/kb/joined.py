@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns import Column, offsets_of
+from spacy_bioel.kb.columns import KbColumn, offsets_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, Ragged, SortedKeys, StringColumn, word_keys
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import IntArray, KbRelease, remember
@@ -96,7 +96,7 @@ def string_column(strings: Sequence[str]) -> StringColumn:
     """Create a string column in memory."""
     lines = [f"{string}\n".encode() for string in strings]
     offsets = offsets_of([len(line) for line in lines]).astype(np.uint64)
-    return StringColumn(Column(np.frombuffer(b"".join(lines), np.uint8)), Column(offsets))
+    return StringColumn(KbColumn(np.frombuffer(b"".join(lines), np.uint8)), KbColumn(offsets))
 
 
 # Columns that each method creates as soon as one of them is used.
@@ -327,7 +327,7 @@ def _first_of_pairs(owner: IntArray, values: IntArray, *, below: int) -> IntArra
 def _ragged(owner: IntArray, values: IntArray, n: int, *, below: int) -> Ragged:
     """Create a ragged column of n rows from (owner, value) pairs sorted by owner."""
     offsets = offsets_of(np.bincount(owner, minlength=n))
-    return Ragged(Column(offsets), Column(values.astype(np.int32)), below=below)
+    return Ragged(KbColumn(offsets), KbColumn(values.astype(np.int32)), below=below)
 
 
 SearchResult = tuple[IntArray, NDArray[np.float32]]

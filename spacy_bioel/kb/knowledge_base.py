@@ -29,7 +29,7 @@ from spacy_bioel.kb.columns import (
     LINE_END,
     MEDIUM,
     XREF_SEPARATOR,
-    Column,
+    KbColumn,
     Origin,
     RawFile,
     TensorFile,
@@ -63,7 +63,7 @@ class StringColumn:
         string is not UTF-8 or, up to 16 MB, not one line, and [B024] if the column is damaged.
     """
 
-    def __init__(self, blob: Column, offsets: Column) -> None:
+    def __init__(self, blob: KbColumn, offsets: KbColumn) -> None:
         self._blob, self._bytes, self._offsets = blob, memoryview(blob.values), offsets  # type: ignore[arg-type]
         offsets.origin.ends(offsets.values, end=len(blob.values))
 
@@ -112,14 +112,14 @@ class SortedKeys:
     below (int): Upper bound of the rows, exclusive.
     """
 
-    def __init__(self, keys: Column, rows: Column, *, below: int) -> None:
+    def __init__(self, keys: KbColumn, rows: KbColumn, *, below: int) -> None:
         self._keys, self._rows, self._below = keys, rows, below
 
     @classmethod
     def from_keys(cls, keys: NDArray[np.uint64]) -> SortedKeys:
         """Sort the keys of the rows 0, 1, ..."""
         order = np.argsort(keys, kind="stable")
-        return cls(Column(keys[order]), Column(order.astype(np.int32)), below=len(keys))
+        return cls(KbColumn(keys[order]), KbColumn(order.astype(np.int32)), below=len(keys))
 
     @property
     def keys(self) -> NDArray[np.uint64]:
@@ -172,7 +172,7 @@ class Ragged:
         column is damaged.
     """
 
-    def __init__(self, offsets: Column, values: Column, *, below: int, least: int = 0) -> None:
+    def __init__(self, offsets: KbColumn, values: KbColumn, *, below: int, least: int = 0) -> None:
         offsets.origin.ends(offsets.values, end=len(values.values))
         self._offsets, self._values, self._below, self._least = offsets, values, below, least
 

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.kb.columns import Column, entries_of, find_sorted, offsets_of
+from spacy_bioel.kb.columns import KbColumn, entries_of, find_sorted, offsets_of
 from spacy_bioel.text.normalize import singular_of
 from spacy_bioel.types import DoubleArray, FloatArray, IntArray
 
@@ -98,12 +98,12 @@ def _rarity(frequency: NDArray, n_names: int) -> NDArray[np.float64]:
 class NgramIndex:
     """N-gram search over the names of a knowledge base.
 
-    grams, offsets, rows, norms (Column): Results of `build_postings`, possibly mapped.
+    grams, offsets, rows, norms (KbColumn): Results of `build_postings`, possibly mapped.
     RAISES BioelError: [B211] if the first or last offset is wrong. A search also raises it, if it
         reads damaged postings.
     """
 
-    def __init__(self, grams: Column, offsets: Column, rows: Column, norms: Column) -> None:
+    def __init__(self, grams: KbColumn, offsets: KbColumn, rows: KbColumn, norms: KbColumn) -> None:
         self._columns = grams, offsets, rows, norms
         self._grams, self._rows, self._norms = grams.values, rows.values, norms.values
         offsets.origin.ends(offsets.values, end=len(rows.values))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
-from spacy_bioel.kb.columns import Column, positions_of
+from spacy_bioel.kb.columns import KbColumn, positions_of
 from spacy_bioel.kb.joined import SearchResult
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import NgramIndex, build_postings, word_overlap
@@ -116,7 +116,7 @@ class AliasTable:
 
     @cached_property
     def ngrams(self) -> NgramIndex:
-        return NgramIndex(*(Column(array) for array in build_postings(self.names)))
+        return NgramIndex(*(KbColumn(array) for array in build_postings(self.names)))
 
 
 # Columns of the feature matrix.

@@ -17,7 +17,7 @@ from spacy_bioel.kb import folder as layout
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.columns import (
     KB_COLUMNS,
-    Column,
+    KbColumn,
     RawFile,
     TensorFile,
     give_back,
@@ -68,7 +68,7 @@ def test_lookup(kb):
 
 def test_names_with_equal_hashes_are_distinguished():
     keys = SortedKeys(
-        Column(np.array([3, 7, 7, 9], dtype=np.uint64)), Column(np.array([5, 0, 2, 1])), below=6
+        KbColumn(np.array([3, 7, 7, 9], dtype=np.uint64)), KbColumn(np.array([5, 0, 2, 1])), below=6
     )
     strings = {5: "a", 0: "b", 2: "c", 1: "d"}
     found = keys.find(

@@ -5,7 +5,7 @@ from math import log, sqrt
 import pytest
 
 from spacy_bioel.kb import spelling as ngrams
-from spacy_bioel.kb.columns import Column
+from spacy_bioel.kb.columns import KbColumn
 from spacy_bioel.kb.spelling import NgramIndex, build_postings, name_ngrams
 
 NAMES = ["renal failure", "renal failures", "heart failure", "aspirin", "asprin", "x", "αβ gamma"]
@@ -27,7 +27,7 @@ def cosine(query: str, name: str) -> float:
 
 @pytest.fixture
 def index() -> NgramIndex:
-    return NgramIndex(*map(Column, build_postings(NAMES)))
+    return NgramIndex(*map(KbColumn, build_postings(NAMES)))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_literal_results(index, monkeypatch, most):
 
 
 def test_equal_names_come_in_order():
-    rows, _ = NgramIndex(*map(Column, build_postings(["cold"] * 9))).search(["cold"], 2)
+    rows, _ = NgramIndex(*map(KbColumn, build_postings(["cold"] * 9))).search(["cold"], 2)
     assert rows.tolist() == [[0, 1]]
 
 
@@ -80,6 +80,6 @@ def test_3_grams_of_names():
 
 @pytest.mark.parametrize("names", [[], ["z"], ["z", "a"]])
 def test_hardly_any_names(names):
-    rows, _ = NgramIndex(*map(Column, build_postings(names))).search(["a", "bcd"], 3)
+    rows, _ = NgramIndex(*map(KbColumn, build_postings(names))).search(["a", "bcd"], 3)
     assert rows[1].tolist() == [-1, -1, -1]
     assert rows[0].max() == (1 if "a" in names else -1)
