@@ -225,7 +225,7 @@ RULES = [
          lambda s, docs, spans, *_, **__: list(spans)},
          GENES),
     Rule("unambiguous names: instead of a mention without a concept", 45,
-         {"linking.decide.Ranking.revealed": _not_revealed}, GENES),
+         {"linking.decide.Ranking.revealed": _not_revealed}, ("biored", "ncbi_disease")),
     Rule("unambiguous names: typing errors", 18,
          {"dictionary.unambiguous._without_slips": lambda token: token}),
     Rule("unambiguous names: annotation rates of strings", 12,
