@@ -278,20 +278,6 @@ def test_the_same_is_saved_before_and_after_the_first_use(kb_folder, tmp_path):
         }
 
 
-def test_fitted_weights_are_saved(kb_folder, tmp_path):
-    nlp = linking_nlp(kb_folder, ["aspirin"])
-    linker = nlp.get_pipe("bioel_linker")
-    assert ents(nlp("aspirin")) == [("aspirin", "MESH:D001241")]
-    linker.fusion = replace(default_fusion(), bias=-99.0)
-    assert ents(nlp("aspirin")) == [("aspirin", "NIL")]
-    nlp.to_disk(tmp_path / "m")
-    loaded = spacy.load(tmp_path / "m")
-    assert loaded.get_pipe("bioel_linker").fusion.bias == -99.0
-    assert ents(loaded("aspirin")) == [("aspirin", "NIL")]
-    copied = spacy.util.load_model_from_config(nlp.config).from_bytes(nlp.to_bytes())
-    assert ents(copied(with_entity(copied, "aspirin", "aspirin"))) == [("aspirin", "NIL")]
-
-
 @pytest.fixture
 def encoded_folder(kb_folder, tmp_path, trained) -> Path:
     """The knowledge base with vectors of the trained pipeline's encoder."""
@@ -329,16 +315,6 @@ def test_vectors_of_another_encoder(kb_folder, encoded_folder, texts, trained, m
             pipe.set_kb(encoded_folder)
             vectors = pipe.generator.encoder.encode(["aspirin"])
             assert len(pipe.generator.names.search(vectors, 1)[0]) == 1
-
-
-def test_the_fingerprint_is_that_of_the_encoder(trained, trained_folder):
-    first = trained.get_pipe("bioel_linker").fingerprint
-    assert len(first) == 16
-    assert spacy.load(trained_folder).get_pipe("bioel_linker").fingerprint == first
-    trained.get_pipe("bioel_linker").update(
-        examples_of(trained, [AnnotatedText("1", "x")]), sgd=trained.create_optimizer()
-    )
-    assert trained.get_pipe("bioel_linker").fingerprint != first
 
 
 @table("edited weights and alias tables")
