@@ -50,14 +50,6 @@ def test_all_values_are_restored(tmp_path):
     assert restored[1].links[0].candidates[0].kb == "kb1"
 
 
-@pytest.mark.parametrize("n", [0, 1, 3])
-def test_what_is_done_is_counted(tmp_path, n):
-    partial = PartialLinks(tmp_path / "x.partial", resume=False)
-    with pytest.raises(KeyboardInterrupt):
-        list(partial.link(TEXTS, interrupted(n)))
-    assert partial.n_kept == n == PartialLinks(partial.path, resume=True).n_earlier
-
-
 @pytest.mark.parametrize("cut", [1, 5, 30, 100])
 def test_any_torn_end(tmp_path, cut):
     partial = PartialLinks(tmp_path / "x.partial", resume=False)
