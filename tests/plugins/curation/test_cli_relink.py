@@ -99,13 +99,6 @@ def test_links_of_another_run_are_refused(old, tmp_path, capsys, changes, code):
     assert code in capsys.readouterr().err and not (tmp_path / "o.jsonl").exists()
 
 
-def test_a_pipeline_is_refused(old, tmp_path, capsys):
-    links = write_texts(tmp_path / "links.jsonl", "Fever.")
-    assert run("relink", links, links, old, "starter", "-o", tmp_path / "o.jsonl") == 2
-    shown = capsys.readouterr().err
-    assert "B636" in shown and "NEW is a pipeline" in shown
-
-
 def test_swapped_releases(old, tmp_path, capsys):
     new = tmp_path / "new"
     build_kb([*TERMS, Concept("X:50", ("gout",))], new)
