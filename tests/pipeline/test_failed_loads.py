@@ -15,12 +15,11 @@ import spacy
 from cases import table
 from spacy.language import Language
 from tiny import (
-    DETECTOR,
     LINKER,
     TOK2VEC,
     VOCABULARY,
-    blank,
     ents,
+    light_nlp,
     linking_nlp,
     links,
     step,
@@ -41,16 +40,8 @@ PIPES = ("bioel_mentions", "bioel_linker")
 N_UPDATES = {"multitask": 40}  # of others: 3
 
 
-def light_nlp(kb: Path, checkpoint: Path, **model: Any) -> Language:
-    nlp = blank()
-    nlp.add_pipe("bioel_mentions", config={"model": DETECTOR["model"] | model})
-    nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb)})
-    nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
-    return nlp
-
-
 def bio_nlp(kb: Path, checkpoint: Path) -> Language:
-    nlp = light_nlp(kb, checkpoint)
+    nlp = light_nlp(kb)
     nlp.remove_pipe("bioel_mentions")
     model = {"@architectures": "spacy-bioel.BioTagger.v1", "tok2vec": TOK2VEC}
     nlp.add_pipe("bioel_mentions", config={"model": model}, first=True)
@@ -58,7 +49,7 @@ def bio_nlp(kb: Path, checkpoint: Path) -> Language:
 
 
 MAKERS: dict[str, Callable[[Path, Path], Language]] = {
-    "light": light_nlp,
+    "light": lambda kb, _: light_nlp(kb),
     "bio": bio_nlp,
 }
 with suppress(ImportError):  # if the plugin has been removed
@@ -298,9 +289,9 @@ def test_vectors_of_the_same_encoder(trained, encoded_folder):
 
 
 def test_vectors_of_another_encoder(kb_folder, encoded_folder, texts, trained, monkeypatch):
-    nlp = blank()
-    linker = nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb_folder)})
-    nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
+    nlp = light_nlp(kb_folder)
+    nlp.remove_pipe("bioel_mentions")
+    linker = nlp.get_pipe("bioel_linker")
     data = examples_of(nlp, texts[:2])
     nlp.initialize(lambda: data)
     linker.set_kb(encoded_folder)

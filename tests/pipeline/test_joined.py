@@ -281,8 +281,7 @@ def vocabulary(tmp_path_factory) -> KnowledgeBase:
         Concept("D:1", ("e",), xrefs=("UMLS:C0001",)),
         Concept("MESH:D1", ("f",), xrefs=()),
     ]
-    folder = tmp_path_factory.mktemp("kb")
-    return made_kb(folder / "kb", concepts)
+    return made_kb(tmp_path_factory.mktemp("kb"), concepts)
 
 
 @table("equivalent concepts")
