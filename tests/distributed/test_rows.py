@@ -8,6 +8,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from tiny import linking_nlp
 
+from spacy_bioel.cli.inputs import write_links
 from spacy_bioel.export.rows import Document, LinkedText, Totals, link_mentions, link_texts, to_row
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import AnnotatedText, Concept, Mention
@@ -226,8 +227,6 @@ def test_an_impossible_mention_is_refused_and_the_others_are_linked(nlp, place, 
 
 @pytest.mark.parametrize("suffix", [".csv", ".pubtator", ".bioc.xml", ".ann", ".html", ".jsonl"])
 def test_no_format_leaves_out_the_other_mentions(nlp, tmp_path, suffix):
-    from spacy_bioel.cli.inputs import write_links
-
     mentions = (Mention(0, 6, "D"), Mention(0, 600, "D"))
     linked = link_mentions(nlp, [AnnotatedText("1", "Narcan.", mentions)])
     path, totals = tmp_path / f"out{suffix}", Totals()
