@@ -9,7 +9,7 @@ import pytest
 import spacy
 import torch
 from spacy.language import Language
-from tiny import DETECTOR, LINKER, VOCABULARY, blank, dual_nlp, fleeting, learn, train
+from tiny import dual_nlp, fleeting, learn, light_nlp, train
 
 from spacy_bioel.io.jsonl import read_concepts_jsonl
 from spacy_bioel.io.pubtator import read_pubtator
@@ -50,13 +50,8 @@ def texts() -> list[AnnotatedText]:
 def trained_folder(tmp_path_factory, kb_folder, texts) -> Path:
     """Both pipes, trained together on the six documents and saved."""
     spacy.util.fix_random_seed(0)
-    nlp = blank()
-    nlp.add_pipe("bioel_mentions", config=DETECTOR)
-    nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb_folder)})
-    nlp.config["initialize"]["components"] = {
-        "bioel_mentions": {"kb": str(kb_folder)},
-        "bioel_linker": VOCABULARY,
-    }
+    nlp = light_nlp(kb_folder)
+    nlp.config["initialize"]["components"]["bioel_mentions"] = {"kb": str(kb_folder)}
     train(nlp, texts, updates=40)
     folder = tmp_path_factory.mktemp("model") / "trained"
     nlp.to_disk(folder)

@@ -73,15 +73,6 @@ def test_fetch_finds_files_by_name(bc5cdr, capsys):
     assert "assets/bc5cdr is complete." in capsys.readouterr().err
 
 
-def test_knowledge_base_has_the_types_of_the_corpus(bc5cdr):
-    corpora.fetch("bc5cdr", data=str(bc5cdr))
-    corpora.kb("bc5cdr")
-    kb = KnowledgeBase.open("kb/bc5cdr")
-    assert list(kb.ids) == ["MESH:C000001", "MESH:D001241", "MESH:D005334"]
-    assert kb.canonical("MESH:C999999") == "MESH:D001241"
-    assert kb.meta["source"] == "MeSH, diseases and chemicals"
-
-
 BAD_ROW = b'C1\t"a\tb"\t\tD001241'
 
 

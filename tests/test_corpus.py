@@ -14,7 +14,7 @@ from spacy.language import Language
 from spacy.tokens import DocBin, Span, SpanGroup
 from spacy.util import registry
 from srsly import msgpack_dumps, msgpack_loads
-from tiny import DETECTOR
+from tiny import DETECTOR, blank
 
 from spacy_bioel.corpus import (
     create_corpus_v1,
@@ -34,9 +34,7 @@ FIRST = ["Naloxone", "hypertension", "morphine", "Naloxone", "seizures", "Hypert
 
 @pytest.fixture
 def nlp() -> Language:
-    return spacy.blank(
-        "en", config={"nlp": {"tokenizer": {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}}}
-    )
+    return blank()
 
 
 @pytest.fixture
@@ -177,9 +175,6 @@ def test_the_mixture_of_the_page_in_a_config(nlp, tmp_path):
     assert [group.attrs["annotates"] for group in groups] == [["Disease", "Chemical"], ["Gene"]]
 
 
-PLACES = {"ents": "doc.ents", "group": "doc.spans['sc']", "gold": "doc.spans['bioel_gold']"}
-
-
 def docbin(path: Path, *documents: dict[str, tuple[int, str]]) -> Path:
     """Write documents of five words, each with a span of one word and its id, by place."""
     packed, nlp = DocBin(), spacy.blank("en")
@@ -269,7 +264,6 @@ def test_a_place_without_mentions_is_refused(tmp_path):
 
 
 def test_examples_from_entities(nlp, tmp_path):
-    path = docbin(tmp_path / "x.spacy", {"ents": ONE, "sc": TWO})
     for spans_key, kb_id in {"doc.ents": "MESH:1", "sc": "MESH:2"}.items():
         path = docbin(tmp_path / "x.spacy", {"ents": (0, "1"), "sc": (1, "2")})
         read = create_corpus_v1(str(path), spans_key=spans_key, prefix="MESH")

@@ -1,7 +1,6 @@
 """The n-gram searches of `benchmarks.spelling` on six names; rows are in this order."""
 
 import pytest
-import spacy
 from kb_files import made_kb
 
 from benchmarks.spelling import create_bm25_v1, create_tfidf_v1
@@ -38,15 +37,3 @@ def test_literal_results(kb, make, rows, scores):
     assert found.tolist() == rows
     assert values.tolist() == [pytest.approx(row, abs=1e-4) for row in scores]
     assert (found.dtype, values.dtype) == ("int64", "float32")
-
-
-def test_configs_make_them(kb):
-    config = {
-        "a": {"@misc": "spacy-bioel.Ngrams.v1"},
-        "b": {"@misc": "spacy-bioel.Tfidf.v1", "ngram_min": 1, "ngram_max": 2, "analyzer": "char"},
-        "c": {"@misc": "spacy-bioel.BM25.v1", "k1": 2.0},
-    }
-    made = spacy.registry.resolve(config)
-    assert made["a"](kb) is kb.ngrams
-    assert made["b"](kb).ngram_range == (1, 2)
-    assert (made["c"](kb).k1, made["c"](kb).b) == (2.0, 0.75)

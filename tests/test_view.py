@@ -22,18 +22,12 @@ def text_of(section: str) -> str:
     return re.sub(r' style="[^"]*"', "", text)
 
 
-def test_mentions_are_marked_with_label_and_ids():
-    links = [Link(0, 7, "Chemical", ("X:1", "X:2")), Link(8, 13, "")]
-    assert text_of(render_document("aspirin fever.", links)) == (
-        "<mark>aspirin</mark><sup>Chemical X:1 | X:2</sup> <mark>fever</mark><sup>NIL</sup>."
-    )
-
-
-def test_ids_are_links_to_the_pages_of_their_concepts():
-    links = [Link(0, 5, "", ("HP:0001945", "MINE:1"))]
-    assert text_of(render_document("fever", links)) == (
-        '<mark>fever</mark><sup><a href="http://purl.obolibrary.org/obo/HP_0001945">HP:0001945</a>'
-        " | MINE:1</sup>"
+def test_mentions_are_marked_with_label_and_ids_which_lead_to_the_pages_of_concepts():
+    links = [Link(0, 7, "Chemical", ("X:1", "X:2")), Link(8, 13, "", ("HP:0001945",))]
+    assert text_of(render_document("aspirin fever rash.", [*links, Link(14, 18, "")])) == (
+        "<mark>aspirin</mark><sup>Chemical X:1 | X:2</sup> <mark>fever</mark><sup>"
+        '<a href="http://purl.obolibrary.org/obo/HP_0001945">HP:0001945</a></sup> '
+        "<mark>rash</mark><sup>NIL</sup>."
     )
 
 
@@ -178,15 +172,6 @@ def test_the_filters_and_the_pages(tmp_path):
         page.locator("#query").fill("d009270")
         page.wait_for_function("shown.length === 0")
         check_keyboard(page)
-
-
-def test_a_page_of_many_mentions(tmp_path):
-    text = "fever " * 10_000
-    links = tuple(Link(6 * i, 6 * i + 5, "Disease", ("X:1",)) for i in range(10_000))
-    with chromium() as browser:
-        page = browser.new_page()
-        page.goto(page_of(tmp_path, LinkedText("many", text, links)))
-        assert page.locator("mark").count() == 10_000
 
 
 def test_ticks_enclose_the_values():

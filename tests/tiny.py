@@ -88,6 +88,15 @@ def linking_nlp(kb: Any, patterns: Sequence[str] = (), **settings: Any) -> Langu
     return nlp
 
 
+def light_nlp(kb: Path) -> Language:
+    """A small detector and a small linker, untrained."""
+    nlp = blank()
+    nlp.add_pipe("bioel_mentions", config=DETECTOR)
+    nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb)})
+    nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
+    return nlp
+
+
 def dual_nlp(kb: Path, checkpoint: Path, **settings: Any) -> Language:
     """A detector and a linker with a dual encoder that share a transformer, untrained."""
     nlp = sharing_nlp(checkpoint, detector=settings.pop("detector", LISTENING_DETECTOR))

@@ -11,7 +11,6 @@ from spacy.tokens import DocBin
 
 from spacy_bioel.cli.corpora import convert
 from spacy_bioel.cli.inputs import find_linker
-from spacy_bioel.corpus import docs_to_bin
 from spacy_bioel.evaluation.run import link_bare_texts, link_gold_mentions
 from spacy_bioel.files import fingerprint_folder
 from spacy_bioel.types import AnnotatedText, Mention
@@ -20,17 +19,6 @@ from spacy_bioel.types import AnnotatedText, Mention
 def scores(bioel: Bioel, *argv: object) -> dict[tuple[str, str, str], dict]:
     rows = bioel("evaluate", *argv, "--prefix", "MESH", "--json", "-").json
     return {(row["protocol"], row["metric"], row["label"]): row for row in rows}
-
-
-def test_gold_in_a_span_group_of_the_user(bioel, model, tmp_path, caplog):
-    nlp = spacy.load(model)
-    doc = nlp.make_doc("Narcan or clonidine")
-    doc.spans["truth"] = [doc.char_span(0, 6, label="D", kb_id="MESH:D009270")]
-    docs_to_bin([doc]).to_disk(tmp_path / "gold.spacy")
-    rows = scores(bioel, model, tmp_path / "gold.spacy")
-    assert rows["end_to_end", "recall", ""]["value"] == 100.0
-    assert rows["end_to_end", "recall", ""]["n"] == 1
-    assert "[W335]" in caplog.text and "doc.spans['truth']" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -4,19 +4,19 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import spacy
 from commands import INTERRUPTED
 from kb_files import encode
-from spacy.training import Example
+from tiny import examples, linking_nlp
 
-from spacy_bioel.cli import main
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb import vector_files
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.edit import add_concepts
-from spacy_bioel.types import Concept
+from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 TINY_ENCODER = {
     "@architectures": "spacy-bioel.ResCNN.v1",
@@ -45,16 +45,25 @@ def test_list(bioel, monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []  # nothing was built
 
 
+def save_with_encoder(base: Path, model: Path, *, encoded: str = "") -> Any:
+    """Build a knowledge base and save a pipeline with an encoder of its own; return its linker.
+
+    encoded (str): The fingerprint of another encoder, of which the knowledge base has vectors.
+    """
+    build_kb([Concept("X:1", ("naloxone", "narcan")), Concept("X:2", ("clonidine",))], base)
+    if encoded:
+        encode(base, encoded)
+    nlp = linking_nlp(base, ["naloxone"], model=TINY_ENCODER, mentions="ents")
+    linker: Any = nlp.get_pipe("bioel_linker")
+    gold = AnnotatedText("1", "naloxone", (Mention(0, 8, "D", ("X:1",)),))
+    linker.initialize(lambda: examples(nlp, [gold]), vocabulary=100, width=8)
+    nlp.to_disk(model)
+    return linker
+
+
 def test_encode_writes_vectors_of_the_pipelines_encoder(bioel, tmp_path, monkeypatch):
     base, model = tmp_path / "kb", tmp_path / "model"
-    build_kb([Concept("X:1", ("naloxone", "narcan")), Concept("X:2", ("clonidine",))], base)
-    nlp = spacy.blank("en")
-    linker = nlp.add_pipe("bioel_linker", config={"kb": str(base), "model": TINY_ENCODER})
-    reference = nlp.make_doc("naloxone")
-    reference.spans["bioel_gold"] = [reference.char_span(0, 8, "D", kb_id="X:1")]
-    examples = [Example(nlp.make_doc("naloxone"), reference)]
-    linker.initialize(lambda: examples, vocabulary=100, width=8)
-    nlp.to_disk(model)
+    linker = save_with_encoder(base, model)
 
     def interrupted(*_: object, **about: object) -> None:
         raise KeyboardInterrupt
@@ -79,17 +88,7 @@ def test_encode_writes_vectors_of_the_pipelines_encoder(bioel, tmp_path, monkeyp
 def test_encode_writes_the_vectors_of_the_copy_that_a_pipeline_has(bioel, tmp_path, monkeypatch):
     """As after training: the message that asks for vectors leads to a pipeline that has them."""
     base, model = tmp_path / "kb", tmp_path / "model"
-    build_kb([Concept("X:1", ("naloxone", "narcan")), Concept("X:2", ("clonidine",))], base)
-    encode(base, "other")
-    nlp = spacy.blank("en")
-    nlp.add_pipe("entity_ruler").add_patterns([{"label": "D", "pattern": "naloxone"}])
-    config = {"kb": str(base), "model": TINY_ENCODER, "mentions": "ents"}
-    linker = nlp.add_pipe("bioel_linker", config=config)
-    reference = nlp.make_doc("naloxone")
-    reference.spans["bioel_gold"] = [reference.char_span(0, 8, "D", kb_id="X:1")]
-    examples = [Example(nlp.make_doc("naloxone"), reference)]
-    linker.initialize(lambda: examples, vocabulary=100, width=8)
-    nlp.to_disk(model)
+    linker = save_with_encoder(base, model, encoded="other")
     saved = model / "bioel_linker" / "kb"
 
     monkeypatch.setattr("spacy_bioel.linking.searches.ENCODE_ON_LOAD", 0)  # as if it were large
@@ -130,12 +129,3 @@ def test_help_names_the_commands_and_needs_no_spacy():
     assert done.stdout.splitlines()[-1] == "0 False False"
     for name in ("convert", "link", "evaluate", "kb"):
         assert name in done.stdout
-
-
-def test_an_unexpected_failure_is_not_hidden(tmp_path, concepts_file, monkeypatch):
-    def fail(*args: object, **kwargs: object) -> None:
-        raise RuntimeError("a bug")
-
-    monkeypatch.setattr("spacy_bioel.cli.kb_build.build_kb", fail)
-    with pytest.raises(RuntimeError, match="a bug"):  # Python exits with status 1
-        main(["kb", "build", str(tmp_path / "kb"), str(concepts_file)])

@@ -1,15 +1,11 @@
-"""`bioel link`: what it reads, and the formats that it writes; `bioel convert`."""
+"""`bioel link` reads bare texts from annotated files and from folders, as they stand there."""
 
 import gzip
 from pathlib import Path
 from typing import Any
 
 import pytest
-import spacy
-from spacy.tokens import DocBin
 from tiny import needs
-
-from spacy_bioel.corpus import read_texts
 
 
 @pytest.fixture()
@@ -82,14 +78,3 @@ def test_a_folder_of_texts(bioel, model, tmp_path):
     }
     one = bioel("link", model, folder / "e.txt.gz", "--preset", "clinical").json
     assert (one["id"], found_in(one)) == ("e", [("Narcan", "MESH:D009270")])
-
-
-def test_convert_to_spacy_and_back(bioel, corpus, tmp_path):
-    out = tmp_path / "new" / "gold.spacy"
-    done = bioel("convert", corpus, out, "--prefix", "MESH", "--json", "-")
-    assert done.json == {"documents": 2, "mentions": 6, "widened": 0, "lost": []}
-    doc = next(DocBin().from_disk(out).get_docs(spacy.blank("en").vocab))
-    spans = [(span.text, span.label_, span.kb_id_) for span in doc.spans["bioel_gold"]]
-    assert spans[0] == ("Naloxone", "Chemical", "MESH:D000001")
-    from_spacy = list(read_texts(out, format=None, prefix=""))
-    assert from_spacy == list(read_texts(corpus, format=None, prefix="MESH"))

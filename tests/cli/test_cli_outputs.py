@@ -59,13 +59,6 @@ def test_a_path_below_a_file(bioel, model, notes, tmp_path, argv):
     assert done.err.startswith(f"error: [B252] {tmp_path / 'file'}")
 
 
-def test_a_device_stays_a_device(bioel, model, notes):
-    before = os.stat("/dev/null")
-    bioel("link", model, notes, "-o", "/dev/null")
-    after = os.stat("/dev/null")
-    assert stat.S_ISCHR(after.st_mode) and after.st_ino == before.st_ino
-
-
 def test_a_named_pipe_is_written_to(bioel, model, notes, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

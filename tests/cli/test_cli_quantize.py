@@ -42,8 +42,3 @@ def test_a_loss_is_refused(bioel, detector, corpus, tmp_path, monkeypatch):
         "[B640] Quantising would reduce mention F1 from 80.00 to 79.75, by 0.25 points" in run.err
     )
     assert not (tmp_path / "out").exists()
-
-
-def test_a_pipeline_without_a_detector(bioel, model, corpus, tmp_path):
-    run = bioel("quantize", model, corpus, tmp_path / "out", "--prefix", "MESH", status=2)
-    assert "[B639]" in run.err

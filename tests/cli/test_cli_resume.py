@@ -158,13 +158,6 @@ def test_input_that_was_corrected_or_grew_after_that_place(
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
-def test_another_model_is_refused(bioel, model, notes, interrupted, monkeypatch):
-    monkeypatch.undo()
-    argv = ("link", model.parent / "kb", notes, "-o", interrupted.with_suffix(""))
-    shown = bioel(*argv, "--resume", status=2).err
-    assert "error: [B552]" in shown and "differs in: MODEL" in shown
-
-
 def test_an_error_after_hours_also_keeps_what_is_done(bioel, model, tmp_path):
     source = tmp_path / "notes.jsonl"
     lines = [json.dumps({"text": text}) + "\n" for text in TEXTS]

@@ -8,7 +8,7 @@ import pytest
 from spacy_bioel.cli.partial import PartialLinks
 from spacy_bioel.errors import BioelError
 from spacy_bioel.export.rows import Document, Failure, LinkedText
-from spacy_bioel.types import Candidate, Link
+from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
 CANDIDATES = (Candidate("X:1", 0.1 + 0.2, "é", "exact", "kb1"), Candidate("X:2", 1e-17))
 CONTEXT = {"negated": True, "cues": [{"start": 0, "end": 2, "says": "negated"}]}
@@ -50,14 +50,6 @@ def test_all_values_are_restored(tmp_path):
     assert restored[1].links[0].candidates[0].kb == "kb1"
 
 
-@pytest.mark.parametrize("n", [0, 1, 3])
-def test_what_is_done_is_counted(tmp_path, n):
-    partial = PartialLinks(tmp_path / "x.partial", resume=False)
-    with pytest.raises(KeyboardInterrupt):
-        list(partial.link(TEXTS, interrupted(n)))
-    assert partial.n_kept == n == PartialLinks(partial.path, resume=True).n_earlier
-
-
 @pytest.mark.parametrize("cut", [1, 5, 30, 100])
 def test_any_torn_end(tmp_path, cut):
     partial = PartialLinks(tmp_path / "x.partial", resume=False)
@@ -76,8 +68,6 @@ def test_any_torn_end(tmp_path, cut):
 
 
 def test_other_mentions_of_the_same_text_are_another_document(tmp_path):
-    from spacy_bioel.types import AnnotatedText, Mention
-
     texts = [AnnotatedText("1", "Fever", (Mention(0, 5, "D"),))]
     partial = PartialLinks(tmp_path / "x.partial", resume=False)
     list(partial.link(texts, lambda texts: (LinkedText("1", t.text) for t in texts)))

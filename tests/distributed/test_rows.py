@@ -1,6 +1,6 @@
 """A document that fails is a row with its error, in any batch; the others are linked."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -8,6 +8,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from tiny import linking_nlp
 
+from spacy_bioel.cli.inputs import write_links
 from spacy_bioel.export.rows import Document, LinkedText, Totals, link_mentions, link_texts, to_row
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import AnnotatedText, Concept, Mention
@@ -71,22 +72,28 @@ def test_a_document_that_fails_is_a_row(nlp, batch_size, n_process):
     assert totals == Totals(documents=4, mentions=2, nil=0, failed=2)
 
 
-def test_a_batch_that_fails_in_the_linker_is_done_one_by_one(nlp, monkeypatch):
-    linker = nlp.get_pipe("bioel_linker")
-    predict = linker.predict
-    sizes = []
+@pytest.fixture
+def fail_at(monkeypatch) -> Callable[[Any, str], None]:
+    """Let a linker fail at batches with a document that has this word."""
 
-    def predict_or_fail(docs: Any) -> Any:
-        sizes.append(len(docs))
-        if any("fails" in doc.text for doc in docs):
-            raise MemoryError
-        return predict(docs)
+    def fail_at(linker: Any, word: str) -> None:
+        predict = linker.predict
 
-    monkeypatch.setattr(linker, "predict", predict_or_fail, raising=False)
+        def predict_or_fail(docs: Any) -> Any:
+            if any(word in doc.text for doc in docs):
+                raise MemoryError
+            return predict(docs)
+
+        monkeypatch.setattr(linker, "predict", predict_or_fail, raising=False)
+
+    return fail_at
+
+
+def test_a_batch_that_fails_in_the_linker_is_done_one_by_one(nlp, fail_at):
+    fail_at(nlp.get_pipe("bioel_linker"), "fails")
     rows = found(nlp, [("Narcan", "1"), ("fails", "2"), ("clonidine", "3"), ("Narcan", "4")])
     assert [row[2] for row in rows] == [["X:1"], [], ["X:2"], ["X:1"]]
     assert [row[3] for row in rows] == [None, {"code": "MemoryError", "message": ""}, None, None]
-    assert sizes == [4, 1, 1, 1, 1]
 
 
 def test_errors_of_spacy_keep_their_code(nlp, monkeypatch):
@@ -168,21 +175,14 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("batch_size", [1, 64])
-def test_each_mention_is_linked_where_its_label_says(batch_size, monkeypatch, tmp_path):
+def test_each_mention_is_linked_where_its_label_says(batch_size, fail_at, tmp_path):
     drugs = [Concept("D:1", ("Naloxone", "Narcan")), Concept("D:2", ("Rash",))]
     build_kb(drugs, tmp_path / "drugs")
     build_kb([Concept("S:1", ("Rash",))], tmp_path / "signs")
     nlp = linking_nlp(tmp_path / "drugs", mentions="dictionary", model={"dim": 16})
     linker: Any = nlp.get_pipe("bioel_linker")
     linker.cfg["kb"] = {"Drug": str(tmp_path / "drugs"), "Sign": str(tmp_path / "signs")}
-    predict = linker.predict
-
-    def predict_or_fail(docs: Any) -> Any:
-        if any(doc.text == "breaks" for doc in docs):
-            raise MemoryError
-        return predict(docs)
-
-    monkeypatch.setattr(linker, "predict", predict_or_fail, raising=False)
+    fail_at(linker, "breaks")
     found = list(link_mentions(nlp, TEXTS, batch_size=batch_size))
     assert [one.id for one in found] == ["1", "2", "3", "4"]
     assert [[(x.start, x.end, x.label, x.ids) for x in one.links] for one in found] == [
@@ -227,8 +227,6 @@ def test_an_impossible_mention_is_refused_and_the_others_are_linked(nlp, place, 
 
 @pytest.mark.parametrize("suffix", [".csv", ".pubtator", ".bioc.xml", ".ann", ".html", ".jsonl"])
 def test_no_format_leaves_out_the_other_mentions(nlp, tmp_path, suffix):
-    from spacy_bioel.cli.inputs import write_links
-
     mentions = (Mention(0, 6, "D"), Mention(0, 600, "D"))
     linked = link_mentions(nlp, [AnnotatedText("1", "Narcan.", mentions)])
     path, totals = tmp_path / f"out{suffix}", Totals()

@@ -1,6 +1,5 @@
 """Workers give results in order, and end with their caller, whatever happens."""
 
-import json
 import multiprocessing
 import os
 import signal
@@ -12,12 +11,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tiny import linking_nlp
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.export.rows import worker_processes
-from spacy_bioel.kb.build import build_kb
-from spacy_bioel.types import Concept
 
 
 def halve(n: int) -> float:
@@ -134,28 +130,3 @@ def test_workers_end_with_a_caller_that_was_killed(tmp_path):
         # The workers have its stdout, too: it ends when they do.
         assert caller.communicate(timeout=60) == (b"", None)
     assert len(list(tmp_path.iterdir())) == 3
-
-
-SPAWNED = """
-import json, multiprocessing, sys
-import spacy
-from spacy_bioel.export.rows import link_texts
-
-if __name__ == "__main__":
-    multiprocessing.set_start_method("spawn")
-    nlp = spacy.load(sys.argv[1])
-    documents = [("Narcan was given.", "a"), (None, "b"), ("clonidine", "c")]
-    found = link_texts(nlp, documents, batch_size=2, n_process=2)
-    print(json.dumps([[one.id, [link.ids for link in one.links]] for one in found]))
-"""
-
-
-@pytest.mark.slow
-def test_workers_that_are_spawned_link(tmp_path):
-    """Whichever start method is the system's."""
-    build_kb([Concept("X:1", ("Narcan",)), Concept("X:2", ("Clonidine",))], tmp_path / "kb")
-    linking_nlp(tmp_path / "kb", mentions="dictionary", model={"dim": 16}).to_disk(tmp_path / "nlp")
-    (tmp_path / "link.py").write_text(SPAWNED)
-    command = [sys.executable, str(tmp_path / "link.py"), str(tmp_path / "nlp")]
-    done = subprocess.run(command, capture_output=True, check=True, timeout=300)
-    assert json.loads(done.stdout) == [["a", [["X:1"]]], ["b", []], ["c", [["X:2"]]]]

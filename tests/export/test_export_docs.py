@@ -23,8 +23,7 @@ TEXT = "Narcan for V600E & <b>"
 
 @pytest.fixture(scope="module")
 def kb(tmp_path_factory) -> KnowledgeBase:
-    folder = tmp_path_factory.mktemp("kb") / "kb"
-    return made_kb(folder, [Concept("MESH:D009270", ("Naloxone", "Narcan"))])
+    return made_kb(tmp_path_factory.mktemp("kb"), [Concept("MESH:D009270", ("Naloxone", "Narcan"))])
 
 
 @pytest.fixture(scope="module")

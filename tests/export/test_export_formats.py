@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 
 import pytest
+from kb_files import made_kb
 from tiny import needs
 
 from spacy_bioel.errors import BioelError
@@ -13,7 +14,6 @@ from spacy_bioel.export.formats import TextFormat, format_of, writing_brat
 from spacy_bioel.export.rows import Failure, LinkedText
 from spacy_bioel.io.formats import read_corpus
 from spacy_bioel.io.table import read_text_table
-from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import escape_formula, table_line, unescape_formula
 from spacy_bioel.types import Candidate, Concept, Link, Mention
@@ -31,17 +31,13 @@ MENTIONS = (
 
 @pytest.fixture(scope="module")
 def kb(tmp_path_factory) -> KnowledgeBase:
-    folder = tmp_path_factory.mktemp("kb") / "kb"
-    build_kb(
-        [
-            Concept("MESH:D009270", ("Naloxone hydrochloride", "Naloxone")),
-            Concept("C0006142", ("Breast cancer",)),
-            Concept("OMIM:1", ("Ovarian cancer",)),
-            Concept("CVCL_0030", ("HeLa",)),
-        ],
-        folder,
-    )
-    return KnowledgeBase.open(folder)
+    concepts = [
+        Concept("MESH:D009270", ("Naloxone hydrochloride", "Naloxone")),
+        Concept("C0006142", ("Breast cancer",)),
+        Concept("OMIM:1", ("Ovarian cancer",)),
+        Concept("CVCL_0030", ("HeLa",)),
+    ]
+    return made_kb(tmp_path_factory.mktemp("kb"), concepts)
 
 
 @pytest.fixture(scope="module")

@@ -121,8 +121,6 @@ def test_control_characters_are_visible():
     [("show", "kb", "X:1"), ("search", "kb", "fever"), ("info", "kb"), ("show", "kb", ESCAPES)],
 )
 def test_names_do_not_steer_the_terminal(tmp_path, monkeypatch, capsys, arguments):
-    from spacy_bioel.cli import main
-
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FORCE_COLOR", "1")
     concept = Concept("X:1", (ESCAPES, "fever"), (ESCAPES,), definition=ESCAPES, xrefs=(ESCAPES,))

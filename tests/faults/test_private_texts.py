@@ -114,14 +114,6 @@ def test_rows_of_failed_documents(failing, n_process, capfd, caplog):
     assert longest_quote(out + err + caplog.text) <= NOTHING
 
 
-def test_pipe(failing):
-    with pytest.raises(Exception) as raised:  # noqa: PT011
-        list(failing.pipe([TEXT]))
-    if failing.has_pipe("quotes"):
-        return  # the user's own error, which spaCy passes on
-    assert longest_quote(str(raised.value)) <= 80
-
-
 REQUESTS: list[Any] = [
     {"texts": [TEXT]},
     {"texts": [TEXT, "\ud800" + SECRET]},

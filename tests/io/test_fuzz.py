@@ -171,11 +171,6 @@ def fuzz(name: str, folder: Path, n: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_changed_file_is_read_or_refused(name, tmp_path):
-    fuzz(name, tmp_path, 40, seed=0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SAMPLES)
-def test_many_changed_files_are_read_or_refused(name, tmp_path):
-    fuzz(name, tmp_path, 2_000, seed=1)
+@pytest.mark.parametrize(("n", "seed"), [(40, 0), pytest.param(2_000, 1, marks=pytest.mark.slow)])
+def test_changed_files_are_read_or_refused(name, tmp_path, n, seed):
+    fuzz(name, tmp_path, n, seed)

@@ -32,11 +32,6 @@ def test_zst_of_several_frames_is_read_to_the_end(write):
     assert [line for _, line in numbered_lines(path)] == ["one", "two"]
 
 
-def test_missing_file(tmp_path):
-    with pytest.raises(BioelError, match="B101.*nowhere.txt"):
-        list(numbered_lines(tmp_path / "nowhere.txt"))
-
-
 def test_decoding_error_names_the_line(write):
     path = write(b"fine\n" * 20_000 + "Sjögren\n".encode("latin-1"))
     with pytest.raises(BioelError, match=r"B103.*line 20001: byte 0xf6 at column 3"):

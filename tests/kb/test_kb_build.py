@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kb_files import names_of
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import Branches, BuildReport, build_kb
@@ -15,10 +16,6 @@ from spacy_bioel.types import Concept
 def built(tmp_path: Path, *concepts: Concept, **options) -> tuple[KnowledgeBase, BuildReport]:
     report = build_kb(concepts, tmp_path / "kb", **options)
     return KnowledgeBase.open(tmp_path / "kb"), report
-
-
-def names_of(kb: KnowledgeBase, concept: int) -> list[str]:
-    return [kb.name(row) for row in kb.names_of(concept)]
 
 
 def test_rows_are_sorted_by_id_and_first_concept(kb):
@@ -61,7 +58,7 @@ def test_records_of_one_id_are_merged(tmp_path):
         Concept("X:2", ("p",), ("T",), xrefs=("D:4",)),
         Concept("X:1", ("b", "A"), ("U", "T"), ("X:2",), "text", xrefs=("A:1", "C:3")),
     )
-    assert names_of(kb, 0) == ["a", "b"]
+    assert names_of(kb, "X:1") == ["a", "b"]
     assert kb.types_of(0) == ("T", "U")
     assert kb.parents_of(0).tolist() == [1]
     assert kb.definition(0) == "text"
@@ -91,7 +88,7 @@ def test_the_spelling_of_a_shared_name(tmp_path, of_first, of_second, names):
 def test_names_without_a_word_are_dropped(tmp_path):
     kb, report = built(tmp_path, Concept("X:1", ("+", "Plus\n sign")), Concept("X:2", ("-", "")))
     assert list(kb.ids) == ["X:1"]
-    assert names_of(kb, 0) == ["Plus sign"]
+    assert names_of(kb, "X:1") == ["Plus sign"]
     assert kb.name_is_preferred.tolist() == [True]
     assert (report.empty_names, report.dropped_nameless) == (3, 1)
 

@@ -52,16 +52,6 @@ VECTORS = quantize(np.array([[1, 0], [0, 1], [0.6, 0.8], [1, 0], [-1, 0], [0, 1]
 QUERIES = np.array([[1, 0], [0, 2]], dtype=np.float32)
 
 
-@pytest.mark.parametrize("block_rows", [1, 2, 3, 100])
-def test_best_rows_and_ties(block_rows):
-    index = ExactIndex(VECTORS, block_rows=block_rows)
-    rows, scores = index.search(QUERIES, 4)
-    assert rows.tolist() == [[0, 3, 6, 2], [1, 5, 2, 0]]
-    np.testing.assert_allclose(scores, [[1, 1, 1, 0.6], [2, 2, 1.6, 0]], atol=1e-3)
-    assert (rows.dtype, scores.dtype) == (np.int64, np.float32)
-    assert len(index) == 7
-
-
 def test_more_wanted_than_there_is_and_nothing_to_search():
     rows, scores = ExactIndex(quantize(np.eye(2))).search(QUERIES, 30)
     assert rows[:, :3].tolist() == [[0, 1, -1], [1, 0, -1]]
@@ -119,12 +109,6 @@ def test_two_stages_give_the_results_of_exact_search():
     alone = [TwoStageIndex(vectors).search(query[None], 10) for query in queries]
     assert [one[0][0].tolist() for one in alone] == rows.tolist()
     assert TwoStageIndex(vectors).search(queries[:0], 10)[0].shape == (0, 10)
-
-
-def test_few_vectors_are_compared_in_full():
-    vectors = quantize(np.eye(3))
-    assert coarse_codes_of(vectors) is None
-    assert type(ann.choose_index(vectors)) is ExactIndex
 
 
 def test_coarse_codes_are_made_of_stored_vectors(kb, folder, monkeypatch):

@@ -26,7 +26,6 @@ from spacy_bioel.kb.columns import (
 )
 from spacy_bioel.kb.edit import add_concepts
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, SortedKeys, name_keys, span_keys
-from spacy_bioel.kb.vector_files import write_vectors
 from spacy_bioel.types import Concept
 
 # Answers.
@@ -172,13 +171,6 @@ def test_columns_are_read_by_the_library_safetensors(folder, kb):
     }
     assert arrays["names"].tobytes().decode().splitlines() == list(kb.names)
     assert np.array_equal(arrays["name_keys"], kb.name_keys)
-
-
-def test_all_arrays_are_aligned_in_a_folder_and_in_memory(kb):
-    write_vectors(kb, lambda names: np.ones((len(names), 3)), fingerprint="9f3a", dim=3)
-    for files in (kb.files(), KnowledgeBase.from_bytes(kb.to_bytes()).files()):
-        for raw in files.values():
-            assert all(array.flags.aligned for array in TensorFile(raw).arrays.values())
 
 
 @pytest.mark.parametrize(

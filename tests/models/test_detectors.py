@@ -17,18 +17,11 @@ from spacy_bioel.mentions.model import (
     build_span_enumerator_v1,
     decode_bilou,
     encode_bilou,
-    longest_spans,
 )
 
 # BILOU tags.
 
 LEGAL_AFTER = {O: {O, B, U}, B: {I, L}, I: {I, L}, L: {O, B, U}, U: {O, B, U}}
-
-
-def test_the_longest_of_overlapping_mentions_are_kept():
-    spans = np.array([[0, 2], [1, 5], [5, 7], [6, 8], [2, 3], [9, 10]])
-    assert longest_spans(spans).tolist() == [False, True, True, False, False, True]
-    assert longest_spans(np.zeros((0, 2), dtype=np.int64)).tolist() == []
 
 
 def test_mentions_survive_encoding_and_decoding():

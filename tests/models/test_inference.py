@@ -176,13 +176,6 @@ def test_other_architectures_run_their_own_predict(change):
     assert np.array_equal(token_vectors(tok2vec, DOCS), reference(tok2vec))
 
 
-def test_rows_of_small_numbers_are_distinguished():
-    rows = np.array([[7, 5, 0], [7, 0, 3], [7, 5, 0]], dtype=np.uint64)
-    distinct, index = inference._unique_rows(rows)
-    assert distinct[index].tolist() == [[7, 5, 0], [7, 0, 3], [7, 5, 0]]
-    assert len(distinct) == 2
-
-
 # None prevents the import, as if torch were not installed.
 WITHOUT_TORCH = """
 import sys

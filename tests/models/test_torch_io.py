@@ -1,6 +1,5 @@
 """A torch network in a thinc model learns as thinc layers do, and its weights come back."""
 
-import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -13,7 +12,6 @@ from thinc.api import SGD, Adam, Linear, Model
 from spacy_bioel.errors import BioelError
 from spacy_bioel.mentions.model import add_scorer, build_span_enumerator_v1
 from spacy_bioel.models.torch_io import (
-    require_torch,
     torch_layer,
     weights_from_bytes,
     weights_to_bytes,
@@ -117,14 +115,6 @@ def test_gradients_of_several_outputs_and_inputs():
     assert (d_x.tolist(), d_y.tolist()) == ([23.0, 44.0], [0.0, 0.0])
     _, backprop = layer.begin_update((x, np.array([3, 4]), x, "none"))
     assert backprop((np.ones(2, "f"), np.ones(2, "f")))[0].tolist() == [3.0, 4.0]
-
-
-def test_without_torch(monkeypatch):
-    # For this call only: pytest-randomly needs torch when a test ends.
-    with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "torch", None)
-        with pytest.raises(BioelError, match=r"\[B040\].*pip install 'spacy-bioel.train.'"):
-            require_torch()
 
 
 # Files.

@@ -19,7 +19,7 @@ from pytest import approx
 from spacy.language import Language
 from thinc.api import NumpyOps, get_current_ops, set_current_ops
 from threadpoolctl import threadpool_limits
-from tiny import DETECTOR, LINKER, SPELLING_DETECTOR, blank, dual_nlp, examples, step
+from tiny import SPELLING_DETECTOR, dual_nlp, examples, light_nlp, step
 
 import spacy_bioel
 from spacy_bioel.doc import get_links
@@ -36,13 +36,6 @@ DATA = Path(__file__).parents[1] / "data"
 SETUP = Path(__file__).parents[2] / "setup.cfg"
 
 
-def light_nlp(kb: Path, checkpoint: Path) -> Language:
-    nlp = blank()
-    nlp.add_pipe("bioel_mentions", config=DETECTOR)
-    nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb)})
-    return nlp
-
-
 def transformer_nlp(kb: Path, checkpoint: Path) -> Language:
     names = {"@architectures": "spacy-bioel.TransformerNames.v1", "path": str(checkpoint)}
     tagger = SPELLING_DETECTOR | {"@architectures": "spacy-bioel.BioTagger.v1"}
@@ -51,7 +44,7 @@ def transformer_nlp(kb: Path, checkpoint: Path) -> Language:
 
 
 MAKE: dict[str, Callable[[Path, Path], Language]] = {
-    "light": light_nlp,
+    "light": lambda kb, _: light_nlp(kb),
     "transformer": transformer_nlp,
     "multi-task": lambda kb, _: multitask_nlp(kb, hidden=8),
     "reranker": reranking_nlp,

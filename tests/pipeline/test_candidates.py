@@ -3,7 +3,6 @@
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
-import numpy as np
 import pytest
 from spacy.tokens import Span
 from spacy.training import Example
@@ -37,14 +36,6 @@ def asked(monkeypatch) -> list[list[str]]:
     return batches
 
 
-def test_a_string_is_looked_up_once(linker, asked):
-    first = linker.generator.rank([COLD, NOTHING])
-    second = linker.generator.rank([ATTACK, COLD, NOTHING])
-    assert asked == [["cold"], ["heart attack"]]
-    assert second[COLD] == first[COLD] and second[NOTHING] == ()
-    assert second[ATTACK][0].id == "MESH:D009203"
-
-
 @pytest.mark.parametrize("name", ["exact", "ngram"])
 def test_other_settings_need_another_generator(linker, asked, name):
     generator = linker.generator
@@ -58,16 +49,6 @@ def test_other_settings_need_another_generator(linker, asked, name):
     linker.cfg["label_types"][""] = ["T_NO_SUCH"]
     assert linker.generator.rank([COLD]) == {COLD: ()}
     assert generator.rank([COLD]) == before  # the first one is as it was
-
-
-def test_each_label_has_its_types(linker):
-    linker.cfg["label_types"]["Disease"] = ["Disease"]
-    attack, aspirin = linker.kb.find_all(["MESH:D009203", "MESH:D001241"])
-    concepts = np.array([attack, aspirin, aspirin, attack])
-    owners = np.array([0, 0, 1, 2])
-    found = linker.generator.allowed(concepts, ["Disease", "Thing", "Thing"], owners)
-    assert found.tolist() == [True, False, True, True]
-    assert linker.generator.allowed(concepts[:0], [], owners[:0]).tolist() == []
 
 
 def test_the_least_recently_used_strings_are_dropped(linker, asked, monkeypatch):
@@ -120,21 +101,6 @@ def test_cold_threads_encode_the_names_once(linker, monkeypatch):
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(ask, range(8))) == {"MESH:D009203"}
     assert calls == [1]
-
-
-def test_evidence_is_on_by_default(linker):
-    linker.cfg["kb"] = ""  # the starter
-    linker.cfg["evidence"] = {"dense": False, "alias_table": False, "ngram": False}
-    found = linker.generator.rank([ATTACK])[ATTACK]
-    assert [candidate.evidence for candidate in found] == ["exact"]
-
-
-def test_another_alias_table_keeps_the_vectors_of_names(linker):
-    names = linker.generator.names
-    linker.alias_table = linker.alias_table.with_mentions([("chill", "MESH:D003139")])
-    assert linker.generator.names is names
-    found = {c.id: c.evidence for c in linker.generator.rank([("chills", "")])["chills", ""]}
-    assert "alias_table" in found["MESH:D003139"]
 
 
 @pytest.mark.parametrize(

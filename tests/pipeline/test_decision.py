@@ -1,10 +1,7 @@
 """The decision: composites, NIL and ties; and the queries of a mention."""
 
 from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any
 
-import numpy as np
 import spacy
 from spacy.tokens import Doc
 from tiny import decide_by, linking_nlp
@@ -14,7 +11,6 @@ from spacy_bioel.entities import Mentions, Query
 from spacy_bioel.entities.composites import Composites
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.models.fusion import rank
 from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.types import Concept
 
@@ -76,12 +72,3 @@ def test_ties_are_not_linked_in_any_batch(tmp_path):
         found = {tuple(c.id for c in link.candidates) for links in alone for link in links}
         assert found == {("X:1", "X:2", "X:3", "X:7", "X:8")}
         assert {link.ids for links in alone for link in links} == {()}
-
-
-def test_scores_that_differ_in_the_last_bits_are_ties():
-    scores = np.array([0.5, 0.5 + 1e-7, 0.9, 0.5 - 1e-7])
-    kb: Any = SimpleNamespace(
-        ids_of=lambda rows: ["X"] * len(rows), xrefs_of_all=lambda rows: [()] * len(rows)
-    )
-    rows, _ = rank(kb, np.array([4, 9, 5, 1]), scores, np.zeros(4, np.int64), top=3)
-    assert rows.tolist() == [2, 3, 0]

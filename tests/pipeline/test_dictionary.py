@@ -13,7 +13,6 @@ from spacy.tokens import SpanGroup
 from tiny import blank, linking_nlp, links
 
 from spacy_bioel.dictionary.lookup import DictionaryLookup
-from spacy_bioel.dictionary.unambiguous import annotation_rate
 from spacy_bioel.dictionary.written_forms import is_code_name
 from spacy_bioel.doc import get_links
 from spacy_bioel.explanation import Trace, reason_of
@@ -216,8 +215,3 @@ def test_an_empty_knowledge_base(tmp_path):
     nlp = linking_nlp(tmp_path / "kb", mentions="spans+dictionary")
     with pytest.warns(UserWarning, match="W323"):
         assert not nlp("Zorbanib").spans["bioel"]  # no label is known
-
-
-def test_annotation_rate_depends_on_the_string_first():
-    assert annotation_rate("disease", "Disease", ["Disease"]) < 0.1
-    assert annotation_rate("zorbanib", "Unknown", ["Unknown"]) == 1.0

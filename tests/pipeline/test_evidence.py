@@ -30,8 +30,7 @@ FLU = {"flu": {"X:2": 3, "X:9": 1, "GONE:1": 4}}
 
 @pytest.fixture(scope="module")
 def kb(tmp_path_factory) -> KnowledgeBase:
-    folder = tmp_path_factory.mktemp("kb") / "kb"
-    kb = made_kb(folder, CONCEPTS)
+    kb = made_kb(tmp_path_factory.mktemp("kb"), CONCEPTS)
     assert [kb.name(row) for row in range(kb.n_names)] == NAMES
     return kb
 

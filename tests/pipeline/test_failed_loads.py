@@ -15,12 +15,11 @@ import spacy
 from cases import table
 from spacy.language import Language
 from tiny import (
-    DETECTOR,
     LINKER,
     TOK2VEC,
     VOCABULARY,
-    blank,
     ents,
+    light_nlp,
     linking_nlp,
     links,
     step,
@@ -41,16 +40,8 @@ PIPES = ("bioel_mentions", "bioel_linker")
 N_UPDATES = {"multitask": 40}  # of others: 3
 
 
-def light_nlp(kb: Path, checkpoint: Path, **model: Any) -> Language:
-    nlp = blank()
-    nlp.add_pipe("bioel_mentions", config={"model": DETECTOR["model"] | model})
-    nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb)})
-    nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
-    return nlp
-
-
 def bio_nlp(kb: Path, checkpoint: Path) -> Language:
-    nlp = light_nlp(kb, checkpoint)
+    nlp = light_nlp(kb)
     nlp.remove_pipe("bioel_mentions")
     model = {"@architectures": "spacy-bioel.BioTagger.v1", "tok2vec": TOK2VEC}
     nlp.add_pipe("bioel_mentions", config={"model": model}, first=True)
@@ -58,7 +49,7 @@ def bio_nlp(kb: Path, checkpoint: Path) -> Language:
 
 
 MAKERS: dict[str, Callable[[Path, Path], Language]] = {
-    "light": light_nlp,
+    "light": lambda kb, _: light_nlp(kb),
     "bio": bio_nlp,
 }
 with suppress(ImportError):  # if the plugin has been removed
@@ -278,20 +269,6 @@ def test_the_same_is_saved_before_and_after_the_first_use(kb_folder, tmp_path):
         }
 
 
-def test_fitted_weights_are_saved(kb_folder, tmp_path):
-    nlp = linking_nlp(kb_folder, ["aspirin"])
-    linker = nlp.get_pipe("bioel_linker")
-    assert ents(nlp("aspirin")) == [("aspirin", "MESH:D001241")]
-    linker.fusion = replace(default_fusion(), bias=-99.0)
-    assert ents(nlp("aspirin")) == [("aspirin", "NIL")]
-    nlp.to_disk(tmp_path / "m")
-    loaded = spacy.load(tmp_path / "m")
-    assert loaded.get_pipe("bioel_linker").fusion.bias == -99.0
-    assert ents(loaded("aspirin")) == [("aspirin", "NIL")]
-    copied = spacy.util.load_model_from_config(nlp.config).from_bytes(nlp.to_bytes())
-    assert ents(copied(with_entity(copied, "aspirin", "aspirin"))) == [("aspirin", "NIL")]
-
-
 @pytest.fixture
 def encoded_folder(kb_folder, tmp_path, trained) -> Path:
     """The knowledge base with vectors of the trained pipeline's encoder."""
@@ -312,9 +289,9 @@ def test_vectors_of_the_same_encoder(trained, encoded_folder):
 
 
 def test_vectors_of_another_encoder(kb_folder, encoded_folder, texts, trained, monkeypatch):
-    nlp = blank()
-    linker = nlp.add_pipe("bioel_linker", config=LINKER | {"kb": str(kb_folder)})
-    nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
+    nlp = light_nlp(kb_folder)
+    nlp.remove_pipe("bioel_mentions")
+    linker = nlp.get_pipe("bioel_linker")
     data = examples_of(nlp, texts[:2])
     nlp.initialize(lambda: data)
     linker.set_kb(encoded_folder)
@@ -329,16 +306,6 @@ def test_vectors_of_another_encoder(kb_folder, encoded_folder, texts, trained, m
             pipe.set_kb(encoded_folder)
             vectors = pipe.generator.encoder.encode(["aspirin"])
             assert len(pipe.generator.names.search(vectors, 1)[0]) == 1
-
-
-def test_the_fingerprint_is_that_of_the_encoder(trained, trained_folder):
-    first = trained.get_pipe("bioel_linker").fingerprint
-    assert len(first) == 16
-    assert spacy.load(trained_folder).get_pipe("bioel_linker").fingerprint == first
-    trained.get_pipe("bioel_linker").update(
-        examples_of(trained, [AnnotatedText("1", "x")]), sgd=trained.create_optimizer()
-    )
-    assert trained.get_pipe("bioel_linker").fingerprint != first
 
 
 @table("edited weights and alias tables")

@@ -1,4 +1,4 @@
-"""A linker with several knowledge bases: labels, storage, threads, training, equivalents."""
+"""A linker with several knowledge bases: labels, storage, training, equivalents."""
 
 import pickle
 from pathlib import Path
@@ -109,15 +109,6 @@ def test_saved_and_loaded_with_all_of_them_or_with_their_folders(folders, tmp_pa
     assert loaded.get_pipe("bioel_linker").cfg["kb"] == folders
     assert found(loaded(TEXT)) == EXPECTED
     assert list((tmp_path / "without").glob("**/kb*")) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("start_method", ["spawn"], indirect=True)
-def test_in_several_processes(folders, start_method):
-    nlp = linking(folders)
-    docs = list(nlp.pipe([TEXT] * 3, n_process=2, batch_size=1))
-    assert [found(doc) for doc in docs] == [EXPECTED] * 3
-    assert docs[0].ents[1]._.candidates[0].xrefs == ("U:2",)
 
 
 def test_another_set_of_them(folders):
@@ -290,8 +281,7 @@ def vocabulary(tmp_path_factory) -> KnowledgeBase:
         Concept("D:1", ("e",), xrefs=("UMLS:C0001",)),
         Concept("MESH:D1", ("f",), xrefs=()),
     ]
-    folder = tmp_path_factory.mktemp("kb")
-    return made_kb(folder / "kb", concepts)
+    return made_kb(tmp_path_factory.mktemp("kb"), concepts)
 
 
 @table("equivalent concepts")

@@ -37,13 +37,6 @@ def test_mentions_and_what_is_none(kb_folder, mention, cui):
     assert (entity.text, entity._.cui, entity.kb_id_) == (mention, cui, cui or "NIL")
 
 
-def test_texts_without_mentions(kb_folder):
-    nlp = linking_nlp(kb_folder, ["aspirin"])
-    for text in ("", "  \n", "x", "Nothing to see."):
-        doc = nlp(text)
-        assert links(doc) == [] and doc.ents == () and "bioel" in doc.spans
-
-
 def test_a_homonym_keeps_both_candidates_unless_types_of_its_label_decide(kb_folder):
     (cold,) = linking_nlp(kb_folder, ["cold"])("a cold").ents
     first, second, *_ = cold._.candidates

@@ -211,8 +211,7 @@ DISEASE, CHEMICAL, INFECTION, PREFERRED = 0, 1, 2, 63
 
 @pytest.fixture(scope="module")
 def gazetteer(tmp_path_factory) -> Gazetteer:
-    folder = tmp_path_factory.mktemp("kb") / "kb"
-    return Gazetteer.from_kb(made_kb(folder, CONCEPTS))
+    return Gazetteer.from_kb(made_kb(tmp_path_factory.mktemp("kb"), CONCEPTS))
 
 
 def matches(gazetteer: Gazetteer, tokens: list[str]) -> list[tuple[int, int, int]]:

@@ -76,12 +76,6 @@ def test_window_of_the_papers_code(last):
     ]
 
 
-@pytest.mark.parametrize("cls_open", [False, True])
-@pytest.mark.parametrize("last", [False, True])
-def test_a_window_over_all_tokens_cuts_nothing(last, cls_open):
-    assert window_mask(6, last, window=11, cls_open=cls_open).all()  # 2 T - 1
-
-
 @pytest.fixture(scope="module")
 def transformer(kb_folder, checkpoint, texts) -> Language:
     """With random weights: probing is of any encoder."""

@@ -8,12 +8,13 @@ import spacy
 from spacy.lang.en import English
 from spacy.language import Language
 from spacy.util import load_config, load_model_from_config
-from tiny import LINKER, blank
+from tiny import LINKER, blank, links
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.settings import LinkerSettings, MentionSettings
 
+TEXT = "Aspirin can cause a cold."
 PIPES: dict[str, Any] = {"bioel_mentions": MentionSettings, "bioel_linker": LinkerSettings}
 CHANGES: dict[str, dict[str, Any]] = {
     "bioel_mentions": {
@@ -129,8 +130,10 @@ def test_renamed_and_sourced_pipes_have_their_own_settings(trained, tmp_path):
     linker.cfg["coherence"] = 0.125
     config = trained.config["components"]["links"]
     assert (config["nil_threshold"], config["coherence"]) == (0.5, 0.125)
+    before = links(trained(TEXT))
     other = blank()
     other.add_pipe("links", name="sourced", source=trained)
+    assert links(trained(TEXT)) == before != []
     linker.cfg["nil_threshold"] = 0.75
     for nlp, name in ((trained, "links"), (other, "sourced")):
         assert nlp.config["components"][name]["nil_threshold"] == 0.75

@@ -6,7 +6,7 @@ import pytest
 
 from spacy_bioel.kb import spelling as ngrams
 from spacy_bioel.kb.columns import KbColumn
-from spacy_bioel.kb.spelling import NgramIndex, build_postings, name_ngrams
+from spacy_bioel.kb.spelling import NgramIndex, build_postings
 
 NAMES = ["renal failure", "renal failures", "heart failure", "aspirin", "asprin", "x", "αβ gamma"]
 
@@ -68,14 +68,6 @@ def test_literal_results(index, monkeypatch, most):
 def test_equal_names_come_in_order():
     rows, _ = NgramIndex(*map(KbColumn, build_postings(["cold"] * 9))).search(["cold"], 2)
     assert rows.tolist() == [[0, 1]]
-
-
-def test_3_grams_of_names():
-    rows, codes = name_ngrams(["ab c", "ab"])
-    as_bytes = [bytes([c >> 16, c >> 8 & 255, c & 255]) for c in codes.tolist()]
-    assert list(zip(rows.tolist(), as_bytes, strict=True)) == [
-        (0, b" ab"), (0, b" c "), (0, b"ab "), (1, b" ab"), (1, b"ab "),
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("names", [[], ["z"], ["z", "a"]])

@@ -178,34 +178,9 @@ def test_in_order_before_the_detector_and_without_it(trained):
             other(trained, *pipes)(ASPIRIN)
 
 
-def test_from_a_config(trained_folder):
-    config = {
-        "nlp": {"lang": "en", "pipeline": ["links", "bioel_mentions"]},
-        "components": {
-            "links": {"source": str(trained_folder), "component": "bioel_linker"},
-            "bioel_mentions": {"source": str(trained_folder)},
-        },
-    }
-    nlp = spacy.util.load_model_from_config(config, auto_fill=True)
-    with pytest.warns(UserWarning, match=r"\[W271\].*links.*bioel_mentions"):
-        nlp(ASPIRIN)
-
-
 def test_without_the_vectors_it_listens_to(dual_folder):
     trained = spacy.load(dual_folder)
     assert trained.pipe_names[0] == "tok2vec"
     nlp = other(trained, *trained.pipe_names[1:])
     with pytest.raises(BioelError, match=r"\[B174\]"):
         nlp(ASPIRIN)
-
-
-def test_moved_while_its_first_pipeline_lives_on(trained):
-    linker: Any = trained.get_pipe("bioel_linker")
-    expected = links(trained(ASPIRIN))
-    nlp = blank()
-    nlp.add_pipe("bioel_linker", name="mine", source=trained)
-    assert linker.name == "mine"
-    linker.cfg["nil_threshold"] = 0.75
-    assert nlp.config["components"]["mine"]["nil_threshold"] == 0.75
-    linker.cfg["nil_threshold"] = 0.25
-    assert links(trained(ASPIRIN)) == expected

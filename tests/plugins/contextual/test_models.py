@@ -50,7 +50,6 @@ from spacy_bioel.evaluation.run import link_gold_mentions
 from spacy_bioel.evaluation.tune import tune_pipeline
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.kb.vector_files import open_vectors
 from spacy_bioel.linking import searches
 from spacy_bioel.linking.rescoring import Rescorer
 from spacy_bioel.plugins.contextual.dual_encoder import encode_mentions
@@ -207,20 +206,6 @@ def test_learns_by_heart_what_to_generate(load, texts):
     assert evidence_of(generative.pipe(given(generative, texts))) == {"generated"}
 
 
-def test_the_trie_is_kept_until_there_is_another_knowledge_base(load):
-    generative = load("generative")
-    linker: Any = generative.get_pipe("bioel_linker")
-    first = linker.generator
-    trie = linker.rescorer.trie(first)
-    assert trie.leaves.tolist() and linker.rescorer.trie(first) is trie
-    linker.cfg["max_candidates"] = 2
-    assert linker.generator is not first
-    assert linker.rescorer.trie(linker.generator) is trie
-    linker.set_kb(linker.kb.path)
-    again = linker.rescorer.trie(linker.generator)
-    assert again is not trie and again.leaves.tolist() == trie.leaves.tolist()
-
-
 def test_tuning_fits_fusion_and_rescoring(load, texts):
     generative = load("generative")
     with pytest.warns(UserWarning, match=r"\[W323\]"):  # no pipe finds mentions in bare text
@@ -318,28 +303,6 @@ def test_the_name_encoder_is_not_trained(kb_folder, checkpoint, texts, architect
 
 
 # A dual encoder, which may share a transformer with the detector.
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("start_method", ["spawn"], indirect=True)
-def test_two_processes_after_training(kb_folder, checkpoint, texts, start_method):
-    spacy.util.fix_random_seed(0)
-    nlp = dual_nlp(kb_folder, checkpoint)
-    learn(nlp, texts, updates=20)
-    nlp.get_pipe("bioel_mentions").cfg["threshold"] = 0.1
-    inputs = [text.text for text in texts]
-    found = [get_links(doc) for doc in nlp.pipe(inputs, n_process=2, batch_size=2)]
-    assert sum(map(len, found)) > 10
-    assert found == [get_links(doc) for doc in nlp.pipe(inputs)]
-
-
-@pytest.mark.slow
-def test_a_dual_encoder_needs_token_vectors(load):
-    dual = load("dual")
-    doc = dual.make_doc("AKI")
-    doc.spans["bioel"] = [doc.char_span(0, 3, label="Disease")]
-    with pytest.raises(BioelError, match=r"\[B174\]"):
-        dual.get_pipe("bioel_linker")(doc)
 
 
 def mention_vectors(linker: Any, docs: list[Doc]) -> np.ndarray:
@@ -501,9 +464,7 @@ def test_documents_that_annotate_different_labels_are_refused(kb_folder):
 # A transformer as name encoder.
 
 
-def test_training_changes_the_encoder_and_links_use_it(
-    load, checkpoint, kb_folder, texts, tmp_path
-):
+def test_training_changes_the_encoder_and_links_use_it(load, checkpoint, kb_folder, texts):
     nlp = load("names")
     linker = nlp.get_pipe("bioel_linker")
     untrained = naming_nlp(kb_folder, checkpoint)
@@ -520,14 +481,6 @@ def test_training_changes_the_encoder_and_links_use_it(
     doc = linker(doc)
     assert [cui for _, cui in links(doc)] == ["MESH:D001241"]
     assert "dense" in doc.spans["bioel"][0]._.candidates[0].evidence
-    # Vectors that a knowledge base has are those of its names.
-    KnowledgeBase.open(kb_folder).save_to(tmp_path / "kb")
-    linker.encode_kb(KnowledgeBase.open(tmp_path / "kb"))
-    vectors = open_vectors(tmp_path / "kb", fingerprint=linker.fingerprint).take(slice(None))
-    assert vectors.shape == (75, 32)
-    linker.set_kb(tmp_path / "kb")
-    cosines = linker.generator.encoder.encode(["aspirin"])[0] @ vectors.T
-    assert np.abs(cosines).max() == pytest.approx(1.0, abs=0.01)
 
 
 # A custom rescorer, which only its architecture has to name.

@@ -93,19 +93,6 @@ def test_a_frozen_transformer_is_not_changed(checkpoint, texts):
     assert seen[-1] < 0.9 * seen[0]
 
 
-def test_disk_and_bytes(shared, inputs, tmp_path):
-    expected = [mentions(doc) for doc in shared.pipe(inputs)]
-    assert sum(map(len, expected)) > 30
-    shared.to_disk(tmp_path / "again")
-    again = spacy.load(tmp_path / "again")
-    copy = spacy.util.load_model_from_config(shared.config).from_bytes(shared.to_bytes())
-    for nlp in (again, copy):
-        docs = list(nlp.pipe(inputs))
-        assert [mentions(doc) for doc in docs] == expected
-        assert np.array_equal(embeddings(nlp), embeddings(shared))
-    assert copy.to_bytes() == shared.to_bytes()
-
-
 @contextmanager
 def reads_of(nlp: Language) -> Iterator[list[int]]:
     """Note the number of tokens each time that the transformer reads."""

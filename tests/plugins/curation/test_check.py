@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from kb_files import made_kb
 from tables import cases, concepts_of
 
 import spacy_bioel
@@ -22,9 +23,7 @@ MONDO = concepts_of(cases(__file__, "mondo"))
 @pytest.fixture(scope="module")
 def kbs(tmp_path_factory) -> list[KnowledgeBase]:
     folder = tmp_path_factory.mktemp("kbs")
-    for name, concepts in (("hp", HP), ("mondo", MONDO)):
-        build_kb(concepts, folder / name)
-    return [KnowledgeBase.open(folder / name) for name in ("hp", "mondo")]
+    return [made_kb(folder / name, of) for name, of in (("hp", HP), ("mondo", MONDO))]
 
 
 @pytest.fixture(scope="module")

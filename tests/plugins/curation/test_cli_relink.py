@@ -13,15 +13,7 @@ from spacy_bioel.types import Concept
 
 TERMS = concepts_of(cases(__file__, "terms"))
 OTHERS = ("Nothing to see here, except an old headache.", "Neck pain")
-
-
 CHANGES = cases(__file__, "relinked")
-
-
-def run(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as exit:
-        main([str(argument) for argument in arguments])
-    return int(exit.value.code or 0)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +28,8 @@ def links_of_old(old, tmp_path_factory) -> dict[str, str]:
     """Lines with the links of the old release, by text."""
     folder = tmp_path_factory.mktemp("links")
     texts = write_texts(folder / "texts.jsonl", *(text for _, text in CHANGES.values()), *OTHERS)
-    run("link", old, texts, "-o", folder / "links.jsonl")
+    with pytest.raises(SystemExit):
+        main(["link", str(old), str(texts), "-o", str(folder / "links.jsonl")])
     lines = [re.sub(r'"d\d+"', '"d*"', line, count=1) for line in (folder / "links.jsonl").open()]
     return {json.loads(line)["text"]: line for line in lines}
 
@@ -49,7 +42,7 @@ def write_texts(path: Path, *texts: str) -> Path:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_the_links_of_a_full_run(old, links_of_old, tmp_path, capsys, name):
+def test_the_links_of_a_full_run(old, links_of_old, tmp_path, bioel, name):
     changes, text = CHANGES[name]
     new = tmp_path / "new" / ("kb-2026" if name == "a type" else "kb")
     build_kb([*(term for term in TERMS if term.id not in changes), *concepts_of(changes)], new)
@@ -57,11 +50,9 @@ def test_the_links_of_a_full_run(old, links_of_old, tmp_path, capsys, name):
     links, full, out = (tmp_path / f"{name}.jsonl" for name in ("links", "full", "out"))
     lines = [links_of_old[text] for text in (text, *OTHERS, OTHERS[0])]
     links.write_text("".join(line.replace("d*", f"d{i}") for i, line in enumerate(lines)))
-    assert run("link", new, texts, "-o", full) == 0
-    capsys.readouterr()
-    assert run("relink", links, texts, old, new, "-o", out) == 0
+    bioel("link", new, texts, "-o", full)
+    n_linked = int(bioel("relink", links, texts, old, new, "-o", out).err.split(" of ")[0])
     assert out.read_text() == full.read_text()
-    n_linked = int(capsys.readouterr().err.split(" of ")[0])
     # The label of a concept without types is the name of its knowledge base.
     now = full.read_text().replace('"kb-2026"', '"KB"').splitlines()
     assert n_linked == len(set(now) - set(links.read_text().splitlines()))
@@ -77,42 +68,35 @@ def test_the_links_of_a_full_run(old, links_of_old, tmp_path, capsys, name):
     ],
     ids=["the same", "one more", "one changed"],
 )
-def test_only_texts_that_are_new_or_changed_are_linked(old, tmp_path, capsys, before, after, n):
+def test_only_texts_that_are_new_or_changed_are_linked(old, tmp_path, bioel, before, after, n):
     texts = tmp_path / "texts.jsonl"
     for name, of in (("links", before), ("full", after)):
-        run("link", old, write_texts(texts, *of), "-o", tmp_path / f"{name}.jsonl")
-    capsys.readouterr()
+        bioel("link", old, write_texts(texts, *of), "-o", tmp_path / f"{name}.jsonl")
     links, out = tmp_path / "links.jsonl", tmp_path / "o.jsonl"
-    assert run("relink", links, texts, old, old, "-o", out) == 0
-    assert capsys.readouterr().err.startswith(f"{n} of {len(after)} documents linked")
+    shown = bioel("relink", links, texts, old, old, "-o", out).err
+    assert shown.startswith(f"{n} of {len(after)} documents linked")
     assert out.read_text() == (tmp_path / "full.jsonl").read_text()
 
 
 @pytest.mark.parametrize("changes, code", cases(__file__, "links_of_another_run"))
-def test_links_of_another_run_are_refused(old, tmp_path, capsys, changes, code):
+def test_links_of_another_run_are_refused(old, tmp_path, bioel, changes, code):
     texts, links = write_texts(tmp_path / "texts.jsonl", "Fever."), tmp_path / "links.jsonl"
-    run("link", old, texts, "-o", links)
+    bioel("link", old, texts, "-o", links)
     record = json.loads(links.read_text())
     record["links"][0] |= changes
     links.write_text(json.dumps(record) + "\n")
-    assert run("relink", links, texts, old, old, "-o", tmp_path / "o.jsonl") == 2
-    assert code in capsys.readouterr().err and not (tmp_path / "o.jsonl").exists()
+    out = tmp_path / "o.jsonl"
+    assert code in bioel("relink", links, texts, old, old, "-o", out, status=2).err
+    assert not out.exists()
 
 
-def test_a_pipeline_is_refused(old, tmp_path, capsys):
-    links = write_texts(tmp_path / "links.jsonl", "Fever.")
-    assert run("relink", links, links, old, "starter", "-o", tmp_path / "o.jsonl") == 2
-    shown = capsys.readouterr().err
-    assert "B636" in shown and "NEW is a pipeline" in shown
-
-
-def test_swapped_releases(old, tmp_path, capsys):
+def test_swapped_releases(old, tmp_path, bioel):
     new = tmp_path / "new"
     build_kb([*TERMS, Concept("X:50", ("gout",))], new)
     texts, links = write_texts(tmp_path / "texts.jsonl", "Gout."), tmp_path / "links.jsonl"
-    run("link", new, texts, "-o", links)
-    assert run("relink", links, texts, old, new, "-o", tmp_path / "o.jsonl") == 2
-    shown = " ".join(capsys.readouterr().err.split())
+    bioel("link", new, texts, "-o", links)
+    out = tmp_path / "o.jsonl"
+    shown = bioel("relink", links, texts, old, new, "-o", out, status=2).words
     assert "X:50, which OLD (" in shown and "NEW has it: perhaps they are swapped" in shown
-    assert run("relink", links, texts, new, old, "-o", tmp_path / "o.jsonl") == 0
-    assert f"the others have their links of OLD ({new})" in capsys.readouterr().err
+    shown = bioel("relink", links, texts, new, old, "-o", out).err
+    assert f"the others have their links of OLD ({new})" in shown

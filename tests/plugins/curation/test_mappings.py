@@ -8,13 +8,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from commands import command
+from kb_files import made_kb
 from tables import cases, concepts_of
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.export.formats import TextFormat, format_of
 from spacy_bioel.export.rows import LinkedText
-from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.plugins.curation.mappings import LinksAs, read_sssom, sssom_lines
 from spacy_bioel.types import Candidate, Link
@@ -26,8 +25,8 @@ HAND = "semapv:ManualMappingCuration"
 
 @pytest.fixture()
 def kb(tmp_path) -> KnowledgeBase:
-    build_kb(CONCEPTS, tmp_path / "kb", source="mini", licence="https://x.org/cc0", release="7")
-    return KnowledgeBase.open(tmp_path / "kb")
+    about = {"source": "mini", "licence": "https://x.org/cc0", "release": "7"}
+    return made_kb(tmp_path / "kb", CONCEPTS, **about)
 
 
 def mapped(path: Path, kb: KnowledgeBase, rows: str) -> tuple[dict[str, tuple[str, ...]], Counter]:
@@ -65,8 +64,7 @@ def test_faults_of_mappings(tmp_path, kb, rows, message):
         mapped(tmp_path / "x.tsv", kb, rows)
 
 
-def test_add_mappings(tmp_path, kb, capsys):
-    bioel = command(capsys)
+def test_add_mappings(tmp_path, kb, bioel):
     path, more = tmp_path / "x.sssom.tsv.gz", tmp_path / "more.tsv"
     rows = f"{COLUMNS}MONDO:0009061\tCF\tskos:exactMatch\tDOID:1485\t{HAND}\n"
     path.write_bytes(gzip.compress(f"{HEAD}{rows}MONDO:9\t\tskos:exactMatch\tX:1\t\n".encode()))
@@ -82,9 +80,9 @@ def test_add_mappings(tmp_path, kb, capsys):
     assert "B638" in bioel("kb", "add", kb.path, status=2).err
 
 
-def test_export_cross_references(tmp_path, kb, capsys):
+def test_export_cross_references(tmp_path, kb, bioel):
     out = tmp_path / "x.sssom.tsv"
-    shown = command(capsys)("kb", "export", kb.path, "-o", out)
+    shown = bioel("kb", "export", kb.path, "-o", out)
     assert "W414" in shown.err and "PREFIX:ID: 2 (Wiki, http)." in shown.err
     lines = out.read_text("utf8").splitlines()
     prefixes, expected = cases(__file__, "exported_mappings")
@@ -155,9 +153,8 @@ def test_spellings_of_a_vocabulary(kb):
         LinksAs("OMMI", kb)
 
 
-def test_link_as_on_the_command_line(tmp_path, kb, capsys):
+def test_link_as_on_the_command_line(tmp_path, kb, bioel):
     (tmp_path / "notes.txt").write_text("Huntington disease.\nCystic fibrosis.\n")
-    bioel = command(capsys)
     shown = bioel("link", kb.path, tmp_path / "notes.txt", "--as", "OMIM")
     assert [row["links"][0]["id"] for row in shown.rows] == ["OMIM:143100", "MONDO:0009061"]
     assert "W412" in shown.err and "MONDO:0009061" in shown.err
@@ -166,9 +163,8 @@ def test_link_as_on_the_command_line(tmp_path, kb, capsys):
 
 
 @pytest.mark.realdata
-def test_the_mappings_of_mondo(tmp_path, capsys):
+def test_the_mappings_of_mondo(tmp_path, bioel):
     obo = Path(os.environ["BIOEL_DATA"]) / "names" / "obo"
-    bioel = command(capsys)
     bioel("kb", "build", tmp_path / "kb", obo / "MONDO-ontology-v2026-05-05.json.zst")
     files = sorted((obo / "mondo_sssom").iterdir())
     assert len(files) == 8

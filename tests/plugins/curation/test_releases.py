@@ -1,25 +1,24 @@
 """Two releases of a knowledge base are compared, and annotations are moved to the new one."""
 
 import pytest
+from kb_files import made_kb
 from tables import cases, concepts_of
 
 from spacy_bioel.io.ontology import read_obo
 from spacy_bioel.io.open import Place
-from spacy_bioel.kb.build import build_kb
-from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.plugins.curation.releases import compare_releases, migrated_lines
 from spacy_bioel.types import Concept
 
-OLD = concepts_of(cases(__file__, "old_release"))
-NEW = concepts_of(cases(__file__, "new_release"))
+
+def releases(folder, old, new):
+    """Build an old and a new release of a knowledge base, from names or other values by id."""
+    return [made_kb(folder / n, concepts_of(rows)) for n, rows in (("old", old), ("new", new))]
 
 
 @pytest.fixture(scope="module")
 def kbs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("releases")
-    for name, concepts in (("old", OLD), ("new", NEW)):
-        build_kb(concepts, folder / name)
-    return [KnowledgeBase.open(folder / name) for name in ("old", "new")]
+    tables = (cases(__file__, name) for name in ("old_release", "new_release"))
+    return releases(tmp_path_factory.mktemp("releases"), *tables)
 
 
 @pytest.fixture(scope="module")
@@ -38,16 +37,14 @@ def test_only_what_changed_is_listed(changes, kbs):
 
 
 def test_an_id_with_a_new_number(tmp_path, kbs):
-    build_kb([Concept("X:30", ("ague",)), Concept("X:07", (), replaced_by="X:30")], tmp_path)
-    found = list(compare_releases(kbs[0], KnowledgeBase.open(tmp_path)))
+    new = made_kb(tmp_path, [Concept("X:30", ("ague",)), Concept("X:07", (), replaced_by="X:30")])
+    found = list(compare_releases(kbs[0], new))
     assert [(c.kind, c.to) for c in found if c.id == "X:07"] == [("replaced", ("X:30",))]
 
 
 def names_that_changed(folder, old, new):
-    for name, names in (("old", old), ("new", new)):
-        build_kb(concepts_of(names), folder / name)
-    kbs = [KnowledgeBase.open(folder / name) for name in ("old", "new")]
-    return [tuple(change[:4]) for change in compare_releases(*kbs) if "name " in change.kind]
+    changes = compare_releases(*releases(folder, old, new))
+    return [tuple(change[:4]) for change in changes if "name " in change.kind]
 
 
 def test_names_that_come_and_go(tmp_path):
@@ -73,10 +70,8 @@ MEANINGS = cases(__file__, "meanings")
 
 @pytest.mark.parametrize("case", MEANINGS)
 def test_an_id_whose_meaning_changed(tmp_path, case):
-    *releases, others = MEANINGS[case]
-    for name, names in zip(("old", "new"), releases, strict=True):
-        build_kb(concepts_of({f"X:{n}": of for n, of in names.items()}), tmp_path / name)
-    kbs = [KnowledgeBase.open(tmp_path / name) for name in ("old", "new")]
+    *rows, others = MEANINGS[case]
+    kbs = releases(tmp_path, *({f"X:{n}": of for n, of in names.items()} for names in rows))
     (tmp_path / "a.csv").write_text("id\nX:1\n")
     (move,) = (m for _, moves, _ in migrated_lines(tmp_path / "a.csv", *kbs) for m in moves)
     expected = ("needs a person", others) if others else ("unchanged", ("X:1",))
@@ -94,8 +89,7 @@ def test_several_replacements_are_a_decision_for_a_person(tmp_path, kbs):
         "[Term]\nid: X:3\nname: cleft palate\nalt_id: X:08\n\n"
         "[Term]\nid: X:4\nname: c\nalt_id: X:08\n\n"
     )
-    build_kb(read_obo(tmp_path / "new.obo"), tmp_path / "new")
-    new = KnowledgeBase.open(tmp_path / "new")
+    new = made_kb(tmp_path / "new", read_obo(tmp_path / "new.obo"))
     found = {c.id: (c.kind, c.to) for c in compare_releases(kbs[0], new)}
     assert found["X:07"] == ("consider", ("X:2", "X:3"))
     assert found["X:08"] == ("consider", ("X:3", "X:4"))

@@ -1,8 +1,8 @@
 """What services offer of the check: a route and a tool for agents."""
 
 import pytest
+from kb_files import made_kb
 
-from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.loading import dictionary_pipeline
 from spacy_bioel.plugins.curation.routes import CheckRequest, check_for_agent, check_request
@@ -11,9 +11,8 @@ from spacy_bioel.types import Concept
 
 @pytest.fixture(scope="module")
 def kb(tmp_path_factory) -> KnowledgeBase:
-    folder = tmp_path_factory.mktemp("routes") / "kb"
-    build_kb([Concept("X:1", ("Naloxone", "Narcan")), Concept("X:2", ("Clonidine",))], folder)
-    return KnowledgeBase.open(folder)
+    concepts = [Concept("X:1", ("Naloxone", "Narcan")), Concept("X:2", ("Clonidine",))]
+    return made_kb(tmp_path_factory.mktemp("routes"), concepts)
 
 
 def test_check(kb):

@@ -3,10 +3,8 @@
 import json
 import re
 from base64 import b64encode
-from collections import Counter
 from functools import partial
 from hashlib import sha256
-from importlib.resources import files
 from threading import Event
 from typing import Any
 
@@ -236,15 +234,6 @@ def test_the_pages_need_nothing_from_elsewhere(client):
             assert not re.search(rb"url\(\"?(?!\"?data:)|@import", response.content)
     for path in ("/redoc", "/swagger/../app.py", "/swagger/none.js"):
         assert client.get(path).json()["code"] == "B380"
-
-
-def test_functions_of_pages_are_written_once():
-    names = Counter[str]()
-    for name in ("templates/mentions", "templates/links", "plugins/service/templates/service"):
-        script = (files("spacy_bioel") / f"{name}.js").read_text("utf8")
-        names.update(re.findall(r"^(?:async )?function (\w+)", script, re.M))
-    # Each page has its own `showId`.
-    assert {name for name, n in names.items() if n > 1} == {"showId"}
 
 
 def test_candidates_and_reasons_are_optional(client):
