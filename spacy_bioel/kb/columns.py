@@ -50,10 +50,7 @@ class Origin:
         return BioelError(message.format(**about))
 
     def rows(self, values: Rows, *, below: int) -> Rows:
-        """Verify the values, and return them if all are from 0 to `below` - 1.
-
-        RAISES BioelError: [B211] if not; the same errors as `verify`.
-        """
+        """Return values after checking that they are rows. RAISES BioelError: [B024, B211]."""
         self.verify()
         # As unsigned integers, negative numbers are the largest: one pass checks both bounds.
         unsigned = values.view(f"u{values.itemsize}")
@@ -70,10 +67,7 @@ class Origin:
         return offsets
 
     def growing(self, offsets: NDArray[Any], *, least: int) -> NDArray[Any]:
-        """Verify the offsets, and return them if each step is at least `least`.
-
-        RAISES BioelError: [B211] if not; the same errors as `verify`.
-        """
+        """Return offsets after checking that they grow. RAISES BioelError: [B024, B211]."""
         self.verify()
         if (np.diff(offsets.view(np.int64)) < least).any():
             expected = f"offsets that grow by {least} or more"

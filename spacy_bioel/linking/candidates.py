@@ -75,7 +75,8 @@ class Cache:
         """Return a cache with only the named value, or an empty cache if there is none."""
         cache = Cache()
         with self._lock:
-            cache._values = {key: self._values[key] for key in {name} & self._values.keys()}
+            if name in self._values:
+                cache._values[name] = self._values[name]
         return cache
 
 

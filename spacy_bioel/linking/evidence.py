@@ -59,16 +59,19 @@ class AliasTable:
         self._of_kbs: WeakKeyDictionary[KnowledgeBase, ConceptsOfAliases] = WeakKeyDictionary()
 
     @classmethod
-    def from_json(cls, data: object) -> AliasTable:
+    def from_json(cls, data: Any) -> AliasTable:
         """Read a table from JSON. RAISES BioelError: [B272] if the values are not counts."""
-        table: dict[str, Any] = data if isinstance(data, dict) else {type(data).__name__: None}
-        for name, ids in table.items():
-            if not (isinstance(ids, dict) and all(type(n) is int and n > 0 for n in ids.values())):
-                found = f"{name!r}: {ids!r:.60}"
-                expected = "strings with their concept ids, each with an integer of at least 1"
-                about = {"file": "alias_table.json", "found": found, "expected": expected}
-                raise BioelError(Errors.B272.format(**about))
-        return cls(table)
+        wrong = [] if isinstance(data, dict) else [type(data).__name__]
+        wrong += [
+            f"{name!r}: {ids!r:.60}"
+            for name, ids in (() if wrong else data.items())
+            if not (isinstance(ids, dict) and all(type(n) is int and n > 0 for n in ids.values()))
+        ]
+        if wrong:
+            expected = "strings with their concept ids, each with an integer of at least 1"
+            file = "alias_table.json"
+            raise BioelError(Errors.B272.format(file=file, found=wrong[0], expected=expected))
+        return cls(data)
 
     def with_mentions(self, mentions: Iterable[tuple[str, str]]) -> AliasTable:
         """Return a table with additional (normalised string, concept id) mentions."""
