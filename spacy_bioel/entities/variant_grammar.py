@@ -221,7 +221,7 @@ _POSITION_CUE = re.compile(
     r"(?:position|nucleotide|(codon|\bCD\)?)|residue|acid|\bnt|\bat)s?[\s:]*\(?$", re.I
 )
 _HYPHENATED_RANGE = re.compile(r"(\d+)-(\d+)")
-_KIND_OF_WORD = {"de": "DEL", "Δ": "DEL", "δ": "DEL", "in": "INS", "du": "DUP", "re": "DUP"}
+_KIND_OF_WORD = {"in": "INS", "du": "DUP", "re": "DUP"}  # all other words mean deletions
 _REPEAT_SHAPES = ("rn", "nrk", "nkr")
 _LENGTH_AFTER_CHANGE = re.compile(r"(?:dup|ins)\s?\d|del\d{1,2}\b", re.I)
 # The parser uses fewer letters than the search: "n" for numbers, "k" for kinds of change, "r" for
@@ -410,7 +410,7 @@ def _position(mention: str, tokens: Sequence[re.Match[str]]) -> tuple[str, bool,
 
 
 def _kind_of_change(tokens: Sequence[re.Match[str]], shape: str, residues: Sequence[str]) -> str:
-    kinds = {_KIND_OF_WORD[t[0][:2].lower()] for t in tokens if t.lastgroup == "change"}
+    kinds = {_KIND_OF_WORD.get(t[0][:2].lower(), "DEL") for t in tokens if t.lastgroup == "change"}
     if "f" in shape:
         return "FS"
     if "b" in shape or {"INS", "DEL"} <= kinds:

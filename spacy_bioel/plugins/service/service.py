@@ -271,19 +271,18 @@ class Service:
         return batch
 
     def _answer_batch(self, pipeline: LoadedPipeline | WorkerProcess, batch: _Batch) -> None:
-        is_suspect = not pipeline.is_lost  # otherwise, it died while it was idle
         try:
             self._update_kb(pipeline)
             answers = pipeline.link([request.jobs[position] for request, position in batch])
         except WorkerLost as lost:
-            self._answer_lost(batch, lost, is_suspect=is_suspect)
+            self._answer_lost(batch, lost)
         except Exception as error:  # passed to the callers; the thread continues
             for request, _ in batch:
                 request.end(error)
         else:
             self._accept(batch, answers, pipeline.kb.fingerprint)
 
-    def _answer_lost(self, batch: _Batch, lost: WorkerLost, *, is_suspect: bool) -> None:
+    def _answer_lost(self, batch: _Batch, lost: WorkerLost) -> None:
         """Have the texts of a lost batch linked again, each alone.
 
         A text fails if it was alone and took too long, or if its worker died twice: the first may
@@ -299,12 +298,12 @@ class Service:
         )
         request, position = batch[0]
         is_overdue = code == "B560"
-        if is_suspect and len(batch) == 1 and (is_overdue or position in request.suspects):
+        if lost.is_suspect and len(batch) == 1 and (is_overdue or position in request.suspects):
             self._accept(batch, [request.jobs[position].failed_answer(lost.message)], "")
             return
         with self._changed:
             for request, position in reversed(batch):
-                if is_suspect:
+                if lost.is_suspect:
                     request.suspects.add(position)
                 self._put_back(request, position)
 

@@ -121,11 +121,12 @@ class WorkerLost(Exception):
 
     how (str): How it ended, such as "signal 9".
     message (str): Coded message for the text that it was linking.
+    is_suspect (bool): Whether it had received the text, which may be why it died.
     """
 
-    def __init__(self, how: str, message: str) -> None:
+    def __init__(self, how: str, message: str, *, is_suspect: bool) -> None:
         super().__init__(message)
-        self.how, self.message = how, message
+        self.how, self.message, self.is_suspect = how, message, is_suspect
 
 
 class LoadedPipeline:
@@ -243,8 +244,10 @@ class WorkerProcess:
         if seconds:
             timer.daemon = True
             timer.start()
+        has_begun = False
         try:
             self._connection.send((name, *values))
+            has_begun = self._connection.recv()
             answer = self._connection.recv()
         except (EOFError, OSError) as error:
             self._is_broken = True
@@ -254,7 +257,7 @@ class WorkerProcess:
             message = ServiceErrors.B561.format(how=how)
             if self._is_overdue:
                 message = ServiceErrors.B560.format(seconds=self._deadline)
-            raise WorkerLost(how, message) from error
+            raise WorkerLost(how, message, is_suspect=has_begun) from error
         finally:
             timer.cancel()
         if isinstance(answer, BioelError):
@@ -278,6 +281,7 @@ def _work(
     try:
         while True:
             name, *values = connection.recv()
+            connection.send(True)
             if name == "link" and hasattr(signal, "setitimer"):
                 # Ends the process if the service was killed and cannot enforce the deadline.
                 signal.setitimer(signal.ITIMER_REAL, deadline + _MAX_EXIT_SECONDS)

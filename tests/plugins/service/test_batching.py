@@ -43,7 +43,7 @@ class Letters(LoadedPipeline):
             self.paused._kb = SimpleNamespace(fingerprint="2")
         if "#" in items:
             self.is_lost = True
-            raise WorkerLost("signal 9", "[B560] too slow")
+            raise WorkerLost("signal 9", "[B560] too slow", is_suspect=True)
         return [
             SimpleNamespace(row=item.upper() + self.kb.fingerprint.replace("1", ""))
             for item in items
