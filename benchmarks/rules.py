@@ -184,7 +184,7 @@ RULES = [
         for i, form in enumerate(VARIANT_FORMS)
     ),
     *(
-        Rule(f"variants: rewrite {i}: {rewrite.before} to {rewrite.after}", 1,
+        Rule(f"variants: rewrite {rewrite.before} to {rewrite.after}", 1,
              {"entities.variant_grammar.REWRITES": REWRITES[:i] + REWRITES[i + 1 :]},
              UNREAD, probe=_variants)
         for i, rewrite in enumerate(REWRITES)
@@ -193,9 +193,6 @@ RULES = [
          UNREAD, probe=_variants),
     Rule("variants: words for the level", 9,
          {"entities.variant_notation._PROTEIN_OR_BASES": _NEVER}, UNREAD, probe=_variants),
-    Rule("variants: texts with codons only", 20,
-         {"entities.variant_notation._has_only_codons": lambda text: False},
-         UNREAD, probe=_variants),
     Rule("variants: no bands of chromosomes", 2,
          {"entities.variant_grammar._CYTOGENETIC": _NEVER}, UNREAD, probe=_variants),
     Rule("variants: rs number after", 5, {"entities.variants._RS_AFTER": _NEVER},
@@ -249,8 +246,6 @@ RULES = [
     Rule("coherence: agreement in a document", 45,
          {"linking.coherence.agree_in_document":
           lambda pairs, ranked, weight: {pair: ranked[pair] for pair in pairs}}, GENES),
-    Rule("coherence: ties by neighbours", 55,
-         {"linking.coherence.break_ties": lambda kb, mentions, ranked: list(ranked)}, GENES),
     Rule("ties are NIL", 4, {"linking.decide.is_tied": lambda candidates: False}, GENES),
     Rule("dictionary: adjectives.json", 9, {"dictionary.lookup._may_be_adjective":
          lambda *_: False}, ("hpo",)),

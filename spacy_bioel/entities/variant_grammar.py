@@ -205,7 +205,6 @@ REWRITES = tuple(
         (r"(\d)\s(?:to|through)\s(?:nt\s)?(-?\d+)", 0, r"\1_\2", "76 to nt 80", "76_80"),
         (r"(?<!\d)(-?)(\d+)(?:\sand\s|/)(\d+)", 0, _as_range, "-76 and 77", "-76_-77"),
         (r"(?:\(|^)-([ACGT]+)\b", 0, r"del \1", "-CTT", "del CTT"),
-        (r"\(([ACGT]{2,})\)n", 0, r"repeat \1", "(CAG)n", "repeat CAG"),
         (r"IVS-?(IV|V|I{1,3})(?=\s?[-+])", 0,
          lambda match: f"IVS{_INTRONS.index(match[1])}", "IVSII+1", "IVS2+1"),
         (rf"\b({_NUMERAL})(?=[ -](?:base|bp|nucleotide|amino|additional))", 0,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 THREE_LETTERS = {
     "A": "Ala", "R": "Arg", "N": "Asn", "D": "Asp", "C": "Cys", "Q": "Gln", "E": "Glu", "G": "Gly",
@@ -141,14 +140,12 @@ _MAX_CONTEXT = 40  # characters to search before and after a variant
 _MIN_BASE_NUMBER = 1000  # proteins have fewer amino acids
 _MIN_GENOME_NUMBER = 110_000  # transcripts have fewer bases
 _MIN_LIKELY_BASE_NUMBER = 100
-_MAX_CODON_SHIFT = 5  # max. difference in codons between numbering schemes
 _MITOCHONDRIA = re.compile(r"mitochondrial\s?(?:\n|DNA|genom|t?RNA|gene|mutat)|mtDNA|\btRNA", re.I)
 _PROTEIN_OR_BASES = re.compile(
     r"\b(?:codons?\b|residues?\b|amino[ -]acids?\b|p\.[A-Z]|(?P<bases>nucleotides?\b|SNPs?\b"
     r"|promoter\b|polymorphi|genotyp|transitions?\b|transversions?\b|UTR\b|introns?\b|[cgm]\.\d))",
     re.I,
 )
-_SUBSTITUTION = re.compile(r"(?<![A-Za-z\d.])[A-Z](\d{1,5})[A-Z*](?![A-Za-z\d])")
 
 
 def level_in_text(text: str, start: int, end: int, position: str) -> str:
@@ -167,25 +164,4 @@ def level_in_text(text: str, start: int, end: int, position: str) -> str:
         return "g" if int(position) >= _MIN_GENOME_NUMBER else "c"
     if cue := _PROTEIN_OR_BASES.search(around):
         return "c" if cue["bases"] else "p"
-    if _has_only_codons(text):
-        return "p"
     return "c" if int(position) >= _MIN_LIKELY_BASE_NUMBER else "p"
-
-
-@lru_cache(maxsize=16)  # asked for each variant in a text
-def _has_only_codons(text: str) -> bool:
-    """Whether a text has changes of amino acids that do not belong to its changes of bases."""
-    base_numbers: set[int] = set()
-    codon_numbers: set[int] = set()
-    for change in _SUBSTITUTION.finditer(text):
-        may_be_bases = {change[0][0], change[0][-1]} <= set("ACGT")
-        (base_numbers if may_be_bases else codon_numbers).add(int(change[1]))
-    # Texts often state a base change together with the resulting amino acid change, as in
-    # "C677T (A222V)". The codon number is then about a third of the base number.
-    shift = 3 * _MAX_CODON_SHIFT
-    are_related = any(
-        codon in codon_numbers
-        for base in base_numbers
-        for codon in range(-((shift - base) // 3), (base + shift) // 3 + 1)
-    )
-    return bool(codon_numbers) and not are_related

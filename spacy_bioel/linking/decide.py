@@ -153,7 +153,7 @@ def rank_mentions(
     for query, label in zip(mentions.queries, mentions.labels, strict=True):
         wanted.update((other, label) for other in query.others)
     ranked = generator.rank(sorted(wanted)) if strings else {}
-    return agree_in_documents(generator.kb, mentions, strings, ranked, coherence=coherence)
+    return agree_in_documents(mentions, strings, ranked, coherence=coherence)
 
 
 def rank_names(
@@ -177,7 +177,7 @@ def rank_names(
     ]
     keys, strings = ([(name, "") for name in names] for names in (different, mentions.strings))
     ranked = dict(zip(keys, best_first(candidates), strict=True))
-    return agree_in_documents(kb, mentions, strings, ranked, coherence=coherence)
+    return agree_in_documents(mentions, strings, ranked, coherence=coherence)
 
 
 def _shares_within_kbs(
