@@ -149,13 +149,6 @@ def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[s
         stem = stem_of(now)
         return {stem_of(word), stem, *substitutes.get(word_key(stem), ())} if was == now else {""}
 
-    @lru_cache(maxsize=1 << 17)
-    def has_moved(id: str) -> bool:
-        if (row := new.kb.find(id)) < 0:
-            return True
-        was, now = old.kb.lineage_of(old.kb.find(id)), new.kb.lineage_of(row)
-        return {*old.kb.ids_of(sorted(was))} != {*new.kb.ids_of(sorted(now))}
-
     def can_change(text: str, links: _Links) -> bool:
         doc = Doc(Vocab(), [text], [False])  # only its text matters
         forms, others = (
@@ -168,7 +161,6 @@ def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[s
         words = words_of(normalize_name(" ".join([text, *words])))
         stems = set[str]().union(*map(stems_of, set(words)))
         named = [(link, c) for link in links for c in link["candidates"]]
-        has_tie = any(len(link["candidates"]) > 1 for link in links)  # which ancestors may break
         return (
             len(flags) > 1
             or forms != others
@@ -178,7 +170,6 @@ def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[s
                 rescored & _stems_of_name(c["name"]) - _stems_of_name(link["text"])
                 for link, c in named
             )
-            or (has_tie and any(has_moved(c["id"]) for _, c in named))
         )
 
     return can_change
