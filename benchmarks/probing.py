@@ -27,7 +27,7 @@ from torch import nn
 
 from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import dev
-from spacy_bioel.entities import Mentions
+from spacy_bioel.batch import Batch
 from spacy_bioel.kb.vectors import ExactIndex, quantize
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.models.name_encoder import NameEncoder, encode_pieces, get_network, piece_ids
@@ -95,7 +95,7 @@ def gold_queries(
         mentions = [mention for mention in text.mentions if mention.ids]
         spans = [doc.char_span(m.start, m.end, m.label, alignment_mode="expand") for m in mentions]
         known = [span for span in spans if span is not None]
-        strings = iter(Mentions.of([doc], [known], LinkerSettings.of(linker.cfg)).strings)
+        strings = iter(Batch.of([doc], [known], LinkerSettings.of(linker.cfg)).strings)
         for span, mention in zip(spans, mentions, strict=True):
             queries.append(next(strings) if span is not None else "")
             rows = linker.kb.find_all(list(mention.ids))

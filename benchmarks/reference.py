@@ -76,9 +76,8 @@ API: dict[str, dict[str, tuple[str, ...] | None]] = {
     "linker": {"spacy_bioel.linking.pipe.Linker": ("set_kb", "encode_kb")},
     "rules": {
         "spacy_bioel.entities.EntityRules": None,
-        "spacy_bioel.entities.Mentions": ("strings", "labels", "n_wholes"),
-        "spacy_bioel.entities.Query": None,
-        "spacy_bioel.entities.Candidates": None,
+        "spacy_bioel.batch.Batch": ("strings", "labels", "n_wholes"),
+        "spacy_bioel.batch.Query": None,
         "spacy_bioel.entities.add_spans": None,
     },
     "models": {
@@ -97,7 +96,7 @@ API: dict[str, dict[str, tuple[str, ...] | None]] = {
         "spacy_bioel.corpus.create_corpus_v1": None,
         "spacy_bioel.corpus.mix_corpora_v1": None,
     },
-    "spark": {"spacy_bioel.plugins.spark.spark.link": None},
+    "spark": {"spacy_bioel.plugins.spark.spark.link_frame": None},
 }
 MODELS: dict[str, type[Settings]] = {
     model.pipe: model for model in (MentionSettings, LinkerSettings, ContextSettings)

@@ -82,13 +82,6 @@ def _pattern_without(row: int) -> re.Pattern[str]:
     return re.compile(variant_grammar._VARIANT.pattern.replace(whole, others))
 
 
-def _not_revealed(ranking: Any, *_: object, nil_threshold: float | None = None) -> Any:
-    settings = ranking.generator.state.settings
-    return ranking, ranking._decide(
-        settings.nil_threshold if nil_threshold is None else nil_threshold
-    )
-
-
 RULES = [
     Rule("usual names", 105, {"entities.usual_names.usual_names": dict}, FITTED_GENES),
     Rule("usual names: members of families", 4,
@@ -99,7 +92,7 @@ RULES = [
          {"entities.usual_names.usual_names": _usual(lambda u: not u.needs_context)}, FITTED_GENES),
     Rule("words for genes beside a name", 36,
          {"entities.usual_names.is_beside_gene_words": lambda *_: False}, GENES, evidence=True),
-    Rule("codes", 33, {"entities.codes.is_code": lambda *_: False}, GENES, evidence=True),
+    Rule("codes", 33, {"entities.variant_grammar.is_code": lambda *_: False}, GENES, evidence=True),
     Rule("proteins called by chemicals", 35, {"entities.usual_names.with_proteins": _same}, GENES),
     Rule("everyday words", 42, {"entities.genes.Genes._drop_everyday_words":
          lambda s, d, spans: spans},
@@ -173,8 +166,8 @@ RULES = [
     Rule("composites: word prefixes", 8, {"entities.composites._WORD_PREFIX": _NEVER}),
     Rule("composites: 'other'", 2, {"entities.composites._OTHER": _NEVER}),
     Rule("composites: cost of readings", 36, {"entities.composites._cost": lambda *_, **__: 0.0}),
-    Rule("shorthand", 121, {"entities.shorthand.Shorthand.rewrite":
-         lambda s, strings, kb, seen: strings,
+    Rule("shorthand", 121, {"entities.shorthand.Shorthand.prepare":
+         lambda s, batch: batch.queries,
                             "entities.shorthand.Shorthand.short_forms": lambda s, doc:
              {}}, ranks=True),
     *(
@@ -222,7 +215,8 @@ RULES = [
          lambda s, docs, spans, *_, **__: list(spans)},
          GENES),
     Rule("unambiguous names: instead of a mention without a concept", 45,
-         {"linking.decide.Ranking.revealed": _not_revealed}, ("biored", "ncbi_disease")),
+         {"linking.link.add_hidden_names": lambda batch, *_: ([], batch)},
+         ("biored", "ncbi_disease")),
     Rule("unambiguous names: typing errors", 18,
          {"dictionary.unambiguous._without_slips": lambda token: token}),
     Rule("unambiguous names: annotation rates of strings", 12,
@@ -244,9 +238,9 @@ RULES = [
          {"linking.candidates.CandidateGenerator._corrected":
          lambda self, query: query}, ranks=True),
     Rule("coherence: agreement in a document", 45,
-         {"linking.coherence.agree_in_document":
+         {"linking.link.agree_in_document":
           lambda pairs, ranked, weight: {pair: ranked[pair] for pair in pairs}}, GENES),
-    Rule("ties are NIL", 4, {"linking.decide.is_tied": lambda candidates: False}, GENES),
+    Rule("ties are NIL", 4, {"linking.link.is_tied": lambda candidates: False}, GENES),
     Rule("dictionary: adjectives.json", 9, {"dictionary.lookup._may_be_adjective":
          lambda *_: False}, ("hpo",)),
     Rule("dictionary: typing errors", 14,

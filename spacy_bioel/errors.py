@@ -238,6 +238,7 @@ class Errors(metaclass=_Coded):
     B505 = "A mention labelled {label}, at characters {place}, does not fit the tokens of the document, which were merged or split after the mention was found. Find the mentions again, or set the span group again: doc.spans[key] = [doc.char_span(start, end, label)]."
     B506 = "The rules {rules} declare a fact {fact!r}, which is already a field of every link or a Span extension of spacy_bioel. Rename it in `fact_names` and in `facts`."
     B507 = "The rules {rules} returned the facts {found}, expected a mapping with JSON values: strings, numbers, true, false, None, and lists and mappings of these. Convert NumPy numbers with .item(), and sets to lists."
+    B508 = "The rules {rules} define `{old}`, which is no longer called. Return the strings to look up from `prepare(batch)` instead; all concepts that share a name are candidates. See docs/guides/entity_rules.md."
     B510 = '{where}: number of cells: {found}, expected {expected}, as in the first row. In CSV, put a cell that contains the separator in double quotes ("Gout, fever"); otherwise, add the cells that are missing, or remove those left over. To leave out such rows: --skip-bad REPORT.tsv'
     B511 = "{where}: the id {id!r:.80} is {problem}, expected another id in each row. Correct it; or remove the column 'id': rows are then numbered. To leave out such rows: --skip-bad REPORT.tsv"
     B512 = "{path} has {n} columns with the name {name!r}, expected one. Rename or remove the others, so that it is clear which one to read."

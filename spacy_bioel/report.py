@@ -12,7 +12,7 @@ from spacy.errors import Errors as SpacyErrors
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 
-from spacy_bioel.entities import Mentions
+from spacy_bioel.batch import Batch
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.explanation import (
     Considered,
@@ -26,8 +26,9 @@ from spacy_bioel.explanation import (
 )
 from spacy_bioel.kb.knowledge_base import search_names
 from spacy_bioel.linking.candidates import CandidateGenerator
-from spacy_bioel.linking.decide import Ranking, rank_candidates, scored
 from spacy_bioel.linking.evidence import FEATURES
+from spacy_bioel.linking.find import scored
+from spacy_bioel.linking.link import decide, rank_candidates
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import find_detector, find_linker
 from spacy_bioel.mentions.pipe import MentionDetector
@@ -78,9 +79,9 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
     linker, detector = find_linker(nlp), find_detector(nlp)
     lowest = _MIN_ASKED_PROBABILITY if mention else _MIN_PROBABILITY
     trace = Trace(nlp.make_doc(text), lowest=lowest)
-    ranking = _run_traced(nlp, trace, linker, detector)
+    batch = _run_traced(nlp, trace, linker, detector)
     words = [] if mention is None else _find_occurrences(trace.doc, mention)
-    considered = trace.considered(_final_mentions(trace, ranking, linker, detector))
+    considered = trace.considered(_final_mentions(trace, batch, linker, detector))
     if words:
         considered = [
             c
@@ -88,15 +89,20 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
             if any(c.start < w.end_char and w.start_char < c.end for w in words)
         ]
     mentions: list[Explanation] = []
-    if linker is not None and ranking is not None:
-        found = {(span.start, span.end) for span in ranking.mentions.spans}
+    if linker is not None and batch is not None:
+        generator = linker.generator
+        found = {(span.start, span.end) for span in batch.spans}
         asked_for = {(span.start, span.end) for span in words}
-        mentions = _explain_mentions(ranking, found & asked_for if words else found, considered)
+        mentions = _explain_mentions(
+            generator, batch, found & asked_for if words else found, considered
+        )
         if missing := [span for span in words if (span.start, span.end) not in found]:
             # Ranked separately, so that these spans do not change the scores of found mentions.
-            extended = _add_spans(ranking.mentions, missing, considered, ranking.generator)
-            hypothetical = rank_candidates(ranking.generator, extended)
-            for explanation in _explain_mentions(hypothetical, asked_for - found, considered):
+            extended = _add_spans(batch, missing, considered, generator)
+            hypothetical = decide(rank_candidates(extended, generator), generator)
+            for explanation in _explain_mentions(
+                generator, hypothetical, asked_for - found, considered
+            ):
                 mentions.append(replace(explanation, is_mention=False))
     return Report(
         text=text,
@@ -178,43 +184,43 @@ def _how_mentions_are_found(
 
 def _run_traced(
     nlp: Language, trace: Trace, linker: Linker | None, detector: MentionDetector | None
-) -> Ranking | None:
-    """Run a pipeline on a trace's document, and return the linker's ranked candidates."""
-    ranking = None
+) -> Batch | None:
+    """Run a pipeline on a trace's document, and return the mentions that the linker linked."""
+    batch = None
     for name, pipe in nlp.pipeline:
         if pipe is detector:
             detector.set_annotations([trace.doc], detector.predict([trace.doc], [trace]))
         elif pipe is linker:
-            ranking, links = linker.ranking([trace.doc], [trace]).revealed([trace])
+            batch, links = linker.link([trace.doc], [trace])
             linker.set_annotations([trace.doc], links)
         else:
             trace.doc = pipe(trace.doc)
             if trace.doc is None:
                 raise ValueError(SpacyErrors.E005.format(name=name, returned_type=type(None)))
-    return ranking
+    return batch
 
 
 def _final_mentions(
-    trace: Trace, ranking: Ranking | None, linker: Linker | None, detector: MentionDetector | None
+    trace: Trace, batch: Batch | None, linker: Linker | None, detector: MentionDetector | None
 ) -> list[ScoredSpan]:
     """Return the mentions after the last pipe, with their probabilities, or 1 if unknown."""
     doc = trace.doc
-    if ranking is None or linker is None:
+    if batch is None or linker is None:
         key = SPANS_KEY if detector is None else detector.cfg["spans_key"]
         spans = list(doc.spans[key]) if key in doc.spans else []
     else:
-        key, spans = linker.cfg["spans_key"], list(ranking.mentions.spans)
+        key, spans = linker.cfg["spans_key"], list(batch.spans)
         if detector is None:  # keep only mentions added by the linker
             spans = [s for s in spans if trace.has_added((s.start, s.end, s.label_))]
     return scored(doc, spans, key)
 
 
 def _add_spans(
-    mentions: Mentions,
+    batch: Batch,
     added: Sequence[Span],
     considered: Sequence[Considered],
     generator: CandidateGenerator,
-) -> Mentions:
+) -> Batch:
     """Add spans to the mentions in a document, each with its most probable label."""
     spans = []
     for span in added:
@@ -222,47 +228,47 @@ def _add_spans(
         best = max(here, key=lambda c: c.probability, default=None)
         label = best.label if best is not None else ""
         spans.append(Span(span.doc, span.start, span.end, label=label))
-    probabilities = mentions.probabilities
+    probabilities = batch.probabilities
     if probabilities is not None:
         probabilities = [*probabilities, *[1.0] * len(spans)]
-    more = Mentions.of(mentions.docs, [spans], generator.state.settings)
-    return replace(
-        mentions,
-        spans=[*mentions.spans, *spans],
-        queries=[*mentions.queries, *generator.rules.ask(more).queries],
-        owners=[0] * (len(mentions) + len(spans)),
-        probabilities=probabilities,
+    more = generator.rules.prepare(Batch.of(batch.docs, [spans], generator.state.settings))
+    return Batch(
+        batch.docs,
+        [*batch.spans, *spans],
+        [*batch.queries, *more.queries],
+        [0] * (len(batch) + len(spans)),
+        probabilities,
     )
 
 
 def _explain_mentions(
-    ranking: Ranking, wanted: Collection[tuple[int, int]], considered: Sequence[Considered]
+    generator: CandidateGenerator,
+    batch: Batch,
+    wanted: Collection[tuple[int, int]],
+    considered: Sequence[Considered],
 ) -> list[Explanation]:
     """Explain mentions, by start and end token, with the same decisions as `Linker.predict`."""
-    (links,) = ranking.links()
-    mentions = ranking.mentions
     probabilities = {(c.start, c.end, c.label): c.probability for c in considered}
-    rule_reasons = ranking.generator.rules.explain(mentions, links)
+    rule_reasons = generator.rules.explain(batch)
     explained = []
-    for number, (span, link) in enumerate(zip(mentions.spans, links, strict=True)):
+    for number, (span, link) in enumerate(zip(batch.spans, batch.links, strict=True)):
         if (span.start, span.end) not in wanted:
             continue
-        generator = ranking.generator.for_label(span.label_)
         explanation = explain_link(
             span,
             link,
-            kb=ranking.generator.kb,
+            kb=generator.kb,
             nil_threshold=generator.state.settings.nil_threshold,
             probability=probabilities.get((span.start_char, span.end_char, span.label_)),
         )
-        explanation = _add_evidence(explanation, ranking, number)
-        is_linked = generator.types_of(link.label) != ()
+        explanation = _add_evidence(explanation, generator, batch, number)
+        is_linked = generator.for_label(span.label_).types_of(link.label) != ()
         if is_linked and not link.candidates:
-            string = mentions.queries[number].whole
-            hits = search_names(ranking.generator.kb, string, _MAX_SIMILAR_NAMES)
+            string = batch.queries[number].whole
+            hits = search_names(generator.kb, string, _MAX_SIMILAR_NAMES)
             near = tuple(f"{hit.name} ({hit.concept.id})" for hit in hits)
             explanation = replace(explanation, near=near)
-        is_name = mentions.probabilities is not None
+        is_name = batch.probabilities is not None
         if not (is_name or is_linked or link.ids):
             reason = f"NIL: the label_types or kb setting excludes mentions of {link.label}."
         else:
@@ -272,10 +278,12 @@ def _explain_mentions(
     return explained
 
 
-def _add_evidence(explanation: Explanation, ranking: Ranking, number: int) -> Explanation:
+def _add_evidence(
+    explanation: Explanation, generator: CandidateGenerator, batch: Batch, number: int
+) -> Explanation:
     """Add the string evidence for a mention, by its number, to its explanation."""
-    label, query = ranking.mentions.spans[number].label_, ranking.mentions.queries[number]
-    generator = ranking.generator.for_label(label)
+    label, query = batch.spans[number].label_, batch.queries[number]
+    generator = generator.for_label(label)
     with_label, without_label = (query.whole, label), (query.whole, "")
     ranked = generator.rank([with_label, without_label])
     of_string = {c.id: c.score for c in ranked[with_label]}

@@ -154,7 +154,7 @@ def test_others_know_the_contract_of_entities_and_no_kind_of_text():
 PLANTED = [
     ("text/normalize.py", "from spacy_bioel.kb.knowledge_base import search_names", "kb"),
     ("report.py", "from spacy_bioel.plugins.service import Limits", "plugins/service"),
-    ("linking/decide.py", "def f(): import spacy_bioel.plugins.contextual", "plugins/contextual"),
+    ("linking/link.py", "def f(): import spacy_bioel.plugins.contextual", "plugins/contextual"),
     ("doc.py", "if TYPE_CHECKING: import spacy_bioel.plugins.spark.spark", "plugins/spark"),
     ("loading.py", 'import_module("spacy_bioel.plugins.curation.check")', "plugins/curation"),
     ("export/rows.py", 'import_module(".plugins.service", "spacy_bioel")', "plugins/service"),

@@ -18,7 +18,7 @@ from thinc.api import Optimizer
 from spacy_bioel.doc import add_gold, get_links
 from spacy_bioel.entities import Query
 from spacy_bioel.factories import MENTIONS_MODEL
-from spacy_bioel.linking.decide import decide
+from spacy_bioel.linking.link import decide_one
 from spacy_bioel.types import AnnotatedText, Candidate, Link
 
 TOKENIZER = {"nlp": {"tokenizer": {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}}}
@@ -156,7 +156,7 @@ def decide_by(
     }
     doc = blank().make_doc(query.whole)
     span = Span(doc, 0, len(doc), label="Disease")
-    return decide(span, query, candidates[query.whole], candidates, nil_threshold=nil_threshold)
+    return decide_one(span, query, candidates[query.whole], candidates, nil_threshold=nil_threshold)
 
 
 def links(doc: Doc, key: str = "bioel") -> list[tuple[str, str]]:

@@ -13,29 +13,21 @@ functions, and also `find` when it adds names from a knowledge base to the menti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
-from functools import cached_property, partial
-from itertools import chain
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc
 from spacy.util import filter_spans
 
-from spacy_bioel.doc import long_forms, text_of
+from spacy_bioel.batch import Batch, LabelledString, Query, Ranked
 from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.settings import LinkerSettings
-from spacy_bioel.text.normalize import normalize_name, normalize_names, subscripts
-from spacy_bioel.text.sentences import expand_abbreviations
-from spacy_bioel.types import Candidate, Link, ScoredSpan
+from spacy_bioel.types import Candidate, ScoredSpan
 
-LabelledString = tuple[str, str]  # a normalised string and the label of its mention
 RULE_PROBABILITY = 0.9  # of mentions that rules find by their context
-Rank = Callable[[Sequence[LabelledString]], Mapping[LabelledString, tuple[Candidate, ...]]]
 
 
 class Vocabulary(NamedTuple):
@@ -56,156 +48,19 @@ class LinkerKnowledge(Protocol):
     def vocabularies(self) -> dict[str, Vocabulary]:
         """The vocabulary for each label that is not linked to the whole knowledge base."""
 
+    @property
+    def seen(self) -> Container[str]:
+        """The normalised strings seen as mentions in training."""
+
+    def rank(self, wanted: Sequence[LabelledString]) -> Ranked:
+        """Return the candidates of (normalised string, label) pairs; those of the strings that
+        `prepare` returned are already known."""
+
     def kb_of(self, label: str) -> KnowledgeBase:
         """Return the knowledge base that mentions with a label are linked to."""
 
     def linked_kbs(self, labels: Collection[str]) -> dict[str, KnowledgeBase]:
         """Return the knowledge base for each label, leaving out labels that are never linked."""
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """The normalised strings to look up for a mention.
-
-    whole (str): The mention, with abbreviations expanded.
-    readings (tuple): Readings as a composite, the likeliest first; each is a tuple of parts.
-    others (tuple[str, ...]): Other strings that rules will ask for, ranked in the same batch.
-    parts_agree (bool): The parts are all right or all wrong, such as genes from one organism.
-    text (str): The string before normalisation.
-    """
-
-    whole: str
-    readings: tuple[tuple[str, ...], ...] = ()
-    others: tuple[str, ...] = ()
-    parts_agree: bool = False
-    text: str = ""
-
-    @classmethod
-    def of(cls, text: str) -> Query:
-        """Return the query for a string that has not been normalised yet."""
-        return cls(normalize_name(text), text=text)
-
-    @property
-    def parts(self) -> list[str]:
-        """The distinct parts of all readings."""
-        return list(dict.fromkeys(chain.from_iterable(self.readings)))
-
-
-@dataclass(frozen=True)
-class Mentions:
-    """The mentions in a batch of documents, followed by the parts of composite mentions.
-
-    owners (Sequence[int]): Index of each mention's document.
-    probabilities (Sequence[float] | None): Probability that each mention is the name in its query;
-        None: the mentions were not found by the dictionary.
-    states (dict | None): Hidden states of the contextual model, if it found the mentions.
-    n_parts (int): Number of spans at the end of `spans` that are parts of composites.
-    """
-
-    docs: Sequence[Doc]
-    spans: Sequence[Span]
-    queries: Sequence[Query]
-    owners: Sequence[int]
-    probabilities: Sequence[float] | None = None
-    states: dict[str, Any] | None = None
-    n_parts: int = 0
-
-    @classmethod
-    def of(
-        cls,
-        docs: Sequence[Doc],
-        spans: Sequence[Sequence[Span]],
-        settings: LinkerSettings,
-        *,
-        states: dict[str, Any] | None = None,
-    ) -> Mentions:
-        """Collect the mentions in each document, with their texts as queries."""
-        all_spans: list[Span] = []
-        owners: list[int] = []
-        texts: list[str] = []
-        for doc_index, doc_spans in enumerate(spans):
-            document = text_of(docs[doc_index])
-            forms = long_forms(docs[doc_index]) if settings.abbreviations else None
-            for span in doc_spans:
-                text = span.text
-                for start, end, plain in list(subscripts(text, document))[::-1]:
-                    text = text[:start] + plain + text[end:]
-                if forms:
-                    text = expand_abbreviations(text, partial(forms.at, span.start_char))
-                texts.append(text)
-                all_spans.append(span)
-                owners.append(doc_index)
-        names = normalize_names(texts)
-        queries = [Query(name, text=text) for name, text in zip(names, texts, strict=True)]
-        return cls(docs, all_spans, queries, owners, states=states)
-
-    def __len__(self) -> int:
-        return len(self.spans)
-
-    @cached_property
-    def n_wholes(self) -> int:
-        """Number of spans at the start of `spans` that are whole mentions."""
-        return len(self.spans) - self.n_parts
-
-    @cached_property
-    def strings(self) -> list[str]:
-        """The normalised mentions, with abbreviations expanded."""
-        return [query.whole for query in self.queries]
-
-    @cached_property
-    def labels(self) -> list[str]:
-        return [span.label_ for span in self.spans]
-
-    def parts(self) -> Mentions:
-        """Return the parts of all composites, with the span of the words unique to each part."""
-        spans: list[Span] = []
-        queries: list[Query] = []
-        owners: list[int] = []
-        for span, query, owner in zip(self.spans, self.queries, self.owners, strict=True):
-            for part in query.parts:
-                spans.append(_span_of_part(part, query, span))
-                queries.append(Query(part))
-                owners.append(owner)
-        return Mentions(self.docs, spans, queries, owners, n_parts=len(spans))
-
-    def token_ranges(self) -> NDArray[np.int64]:
-        """Return each span's start and end token, counted over all documents. Shape (n, 2)."""
-        offsets = np.cumsum([0, *map(len, self.docs)]).tolist()
-        ranges = [
-            (offsets[owner] + span.start, offsets[owner] + span.end)
-            for span, owner in zip(self.spans, self.owners, strict=True)
-        ]
-        return np.array(ranges, dtype=np.int64).reshape(-1, 2)
-
-
-def _span_of_part(part: str, query: Query, composite: Span) -> Span:
-    """Return the span of a part, or else of the words unique to it, or else of the composite."""
-    reading = next(reading for reading in query.readings if part in reading)
-    shared = {word for other in reading if other != part for word in other.split()}
-    distinctive = " ".join(word for word in part.split() if word not in shared)
-    text = composite.text.lower()
-    for words in (part, distinctive):
-        if words and words in text:
-            start = composite.start_char + text.find(words)
-            span = composite.doc.char_span(start, start + len(words), label=composite.label_)
-            if span is not None:
-                return span
-    return composite
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """The candidates for mentions, and a function that ranks candidates for other strings.
-
-    of_mentions (Sequence): Candidates for each mention and for each part, best first.
-    nil_threshold (float): Score that a candidate needs to be linked.
-    rank (Callable): Maps (normalised string, label) pairs to their candidates. Strings that
-        `queries` returned are already ranked.
-    """
-
-    of_mentions: Sequence[tuple[Candidate, ...]]
-    nil_threshold: float
-    rank: Rank
 
 
 class EntityRules:
@@ -263,34 +118,27 @@ class EntityRules:
         """
         return [""] * len(starts)
 
-    def queries(self, mentions: Mentions) -> Sequence[Query]:
-        """Return the query for each mention: the strings to look up."""
-        return mentions.queries
+    def prepare(self, batch: Batch) -> Sequence[Query]:
+        """Return the query for each mention: the strings to look up.
 
-    def rewrite(
-        self, strings: Sequence[str], kb: KnowledgeBase, seen: Container[str]
-    ) -> Sequence[str]:
-        """Rewrite normalised strings before they are looked up in a knowledge base.
-
-        seen (Container[str]): Strings seen as mentions in training, which need no rewriting.
+        Parts of composites, which other rules have found, come in a batch of their own.
         """
-        return strings
+        return batch.queries
 
-    def wants_all(self, kb: KnowledgeBase) -> bool:
-        """Whether all concepts sharing a name must stay candidates until `rescore` has chosen."""
-        return False
+    def rescore(self, batch: Batch) -> Sequence[Sequence[Candidate]]:
+        """Return the candidates for each mention and part, rescored using its document, best first.
 
-    def rescore(self, mentions: Mentions, candidates: Candidates) -> Sequence[Sequence[Candidate]]:
-        """Return the candidates for each mention, rescored using its document, best first."""
-        return candidates.of_mentions
+        All concepts that share the mention as a name are candidates, however many there are.
+        """
+        return batch.candidates
 
-    def facts(self, mentions: Mentions, links: Sequence[Link]) -> Sequence[Mapping[str, Any]]:
-        """Return other facts that the text states about each mention, as JSON values by name."""
-        return [{}] * len(links)
+    def facts(self, batch: Batch) -> Sequence[Mapping[str, Any]]:
+        """Return other facts that the text states about each link, as JSON values by name."""
+        return [{}] * len(batch.links)
 
-    def explain(self, mentions: Mentions, links: Sequence[Link]) -> Sequence[str]:
+    def explain(self, batch: Batch) -> Sequence[str]:
         """Return, for each link, a sentence that explains the effect of these rules, or ""."""
-        return [""] * len(links)
+        return [""] * len(batch.links)
 
 
 def add_spans(

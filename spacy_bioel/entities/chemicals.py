@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 
 from spacy.tokens import Doc
 
+from spacy_bioel.batch import Batch, Query
 from spacy_bioel.doc import SpansByToken, long_forms, text_of
-from spacy_bioel.entities import EntityRules, Mentions, Query
+from spacy_bioel.entities import EntityRules
 from spacy_bioel.explanation import Trace
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.text.sentences import find_forms, is_short_form
@@ -93,17 +94,17 @@ class Chemicals(EntityRules):
         kb = self.knowledge.kb_of(CHEMICAL)
         return set(kb.concepts_of_names(kb.lookup_names([normalize_name(name)]))[1].tolist())
 
-    def queries(self, mentions: Mentions) -> list[Query]:
+    def prepare(self, batch: Batch) -> list[Query]:
         """Look up the chemical instead of its short form."""
-        queries = list(mentions.queries)
+        queries = list(batch.queries)
         chemicals = defaultdict[int, dict[tuple[int, int], None]](dict)
-        for span, owner in zip(mentions.spans, mentions.owners, strict=True):
+        for span, owner in zip(batch.spans, batch.owners, strict=True):
             if span.label_ == CHEMICAL:
                 chemicals[owner][span.start, span.end] = None
-        defined = {i: self._definitions(mentions.docs[i], chemicals[i]) for i in chemicals}
-        for i, (span, owner) in enumerate(zip(mentions.spans, mentions.owners, strict=True)):
+        defined = {i: self._definitions(batch.docs[i], chemicals[i]) for i in chemicals}
+        for i, (span, owner) in enumerate(zip(batch.spans, batch.owners, strict=True)):
             if span.label_ == CHEMICAL and (place := defined[owner].get(span.text)):
-                queries[i] = Query.of(mentions.docs[owner][slice(*place)].text)
+                queries[i] = Query.of(batch.docs[owner][slice(*place)].text)
         return queries
 
 

@@ -10,8 +10,9 @@ from itertools import product
 
 from spacy.tokens import Doc
 
+from spacy_bioel.batch import Batch, Query
 from spacy_bioel.doc import likeliest, text_of
-from spacy_bioel.entities import EntityRules, Mentions, Query
+from spacy_bioel.entities import EntityRules
 from spacy_bioel.explanation import Trace
 from spacy_bioel.text.normalize import PREPOSITIONS, normalize_names
 from spacy_bioel.types import ScoredSpan
@@ -288,14 +289,14 @@ class Composites(EntityRules):
         whole = doc.char_span(start_char, new_end_char)
         return end if whole is None else whole.end
 
-    def queries(self, mentions: Mentions) -> Sequence[Query]:
-        if mentions.n_parts:
-            return mentions.queries
+    def prepare(self, batch: Batch) -> Sequence[Query]:
+        if batch.n_parts:
+            return batch.queries
         return [
             replace(query, readings=tuple(tuple(normalize_names(r)) for r in readings))
             if (readings := split_composite(query.text))
             else query
-            for query in mentions.queries
+            for query in batch.queries
         ]
 
 

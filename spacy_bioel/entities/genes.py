@@ -11,6 +11,7 @@ from itertools import chain
 
 from spacy.tokens import Doc, Span
 
+from spacy_bioel.batch import Batch, Query
 from spacy_bioel.dictionary.unambiguous import (
     annotation_counts,
     common_words,
@@ -18,7 +19,7 @@ from spacy_bioel.dictionary.unambiguous import (
     why_not_name,
 )
 from spacy_bioel.doc import long_forms, text_of, texts_of
-from spacy_bioel.entities import Candidates, EntityRules, LinkerKnowledge, Mentions, Query, Rank
+from spacy_bioel.entities import EntityRules, LinkerKnowledge
 from spacy_bioel.entities.homonyms import HomonymResolver, WordsOfDocument
 from spacy_bioel.entities.organism_genes import (
     organism_of_gene,
@@ -167,44 +168,41 @@ class Genes(EntityRules):
             return False
         return bool(why_not_name(text, kb.name(row), in_capitals=False, preferred=False))
 
-    def queries(self, mentions: Mentions) -> Sequence[Query]:
+    def prepare(self, batch: Batch) -> Sequence[Query]:
         if self.knowledge is None:
-            return mentions.queries
+            return batch.queries
         if self.usual_names:
-            mentions = replace(mentions, queries=usual_queries(mentions, self.knowledge))
-        return queries_of_genes(mentions, self.knowledge)
+            batch = replace(batch, queries=usual_queries(batch, self.knowledge))
+        return queries_of_genes(batch, self.knowledge)
 
-    def wants_all(self, kb: KnowledgeBase) -> bool:
-        return has_organisms(kb)
-
-    def rescore(self, mentions: Mentions, candidates: Candidates) -> list[tuple[Candidate, ...]]:
+    def rescore(self, batch: Batch) -> list[tuple[Candidate, ...]]:
         """Multiply scores by the organism's probability; concepts without organisms keep theirs."""
         assert self.knowledge is not None
         rescored: dict[int, list[Candidate]] = {}
-        genes_of = genes_by_organism(mentions, candidates, self.knowledge)
-        if self.other_organisms and (named := ortholog_organisms(mentions, candidates)):
-            genes_of |= _orthologs_in(mentions, candidates, genes_of, named, self.knowledge)
+        genes_of = genes_by_organism(batch, self.knowledge)
+        if self.other_organisms and (named := ortholog_organisms(batch)):
+            genes_of |= _orthologs_in(batch, genes_of, named, self.knowledge)
             genes_of = dict(sorted(genes_of.items()))
-        table = organism_table(mentions, candidates, genes_of, self.knowledge.kb)
-        words = cache(lambda owner: WordsOfDocument(text_of(mentions.docs[owner])))
+        table = organism_table(batch, genes_of, self.knowledge.kb)
+        words = cache(lambda owner: WordsOfDocument(text_of(batch.docs[owner])))
         is_known = cache(lambda kb, id: kb.find(id) >= 0)
         for index, organisms in score_species(table):
-            species_candidates, span = genes_of[index], mentions.spans[index]
+            species_candidates, span = genes_of[index], batch.spans[index]
             scored = []
             for organism, probability in organisms:
                 genes: Sequence[Candidate] = species_candidates.genes.get(organism, ())
                 kb = self.knowledge.kb_of(span.label_)
                 if genes and probability > _MIN_ORGANISM_PROBABILITY and is_known(kb, genes[0].id):
                     resolver = self._resolver_of(kb)
-                    document = partial(words, owner := mentions.owners[index])
-                    forms = long_forms(mentions.docs[owner])
+                    document = partial(words, owner := batch.owners[index])
+                    forms = long_forms(batch.docs[owner])
                     long_form = forms.at(span.start_char, span.text)
                     long_form = long_form or span.text * (span.text in forms.values())
                     is_human = organism == HUMAN
                     genes = resolver.resolve(genes, span.text, is_human, document, long_form)
                 scored += [replace(c, score=round(c.score * probability, 4)) for c in genes]
             rescored[index] = [*scored, *species_candidates.others]
-        results = list(candidates.of_mentions)
+        results = list(batch.candidates)
         for index, ranked in zip(rescored, best_first(rescored.values()), strict=True):
             results[index] = ranked
         return results
@@ -213,15 +211,15 @@ class Genes(EntityRules):
     def _resolver_of(self) -> Callable[[KnowledgeBase], HomonymResolver]:
         return cache(HomonymResolver)
 
-    def explain(self, mentions: Mentions, links: Sequence[Link]) -> list[str]:
+    def explain(self, batch: Batch) -> list[str]:
         assert self.knowledge is not None
         links_of: dict[int, list[tuple[Span, Link]]] = {}
-        for span, link, owner in zip(mentions.spans, links, mentions.owners, strict=False):
+        for span, link, owner in zip(batch.spans, batch.links, batch.owners, strict=True):
             links_of.setdefault(owner, []).append((span, link))
-        texts = [text_of(doc) for doc in mentions.docs]
+        texts = [text_of(doc) for doc in batch.docs]
         organisms = [_organisms_in(links_of.get(i, ()), text) for i, text in enumerate(texts)]
         sentences = []
-        for span, link, owner in zip(mentions.spans, links, mentions.owners, strict=False):
+        for span, link, owner in zip(batch.spans, batch.links, batch.owners, strict=True):
             kb = self.knowledge.kb_of(span.label_)
             sentence = self._species_sentence(link, organisms[owner], kb)
             if sentence and link.ids and organism_of_gene(kb, link.ids[0]):
@@ -326,12 +324,12 @@ def has_organisms(kb: KnowledgeBase) -> bool:
     return any(name.startswith(ORGANISM) for name in kb.type_names)
 
 
-def queries_of_genes(mentions: Mentions, knowledge: LinkerKnowledge) -> list[Query]:
+def queries_of_genes(batch: Batch, knowledge: LinkerKnowledge) -> list[Query]:
     """Return the queries for mentions with all strings that `genes_by_organism` will ask for: known
     spellings, and the symbols of the genes with these names."""
-    queries = list(mentions.queries)
-    for kb, indices in _genes_by_kb(mentions, knowledge).items():
-        spellings_of = _mention_spellings(mentions, indices)
+    queries = list(batch.queries)
+    for kb, indices in _genes_by_kb(batch, knowledge).items():
+        spellings_of = _mention_spellings(batch, indices)
         spellings = list(dict.fromkeys(chain.from_iterable(spellings_of.values())))
         rows = kb.lookup_names(spellings)
         indptr, concepts, _ = kb.concepts_of_names(rows)
@@ -346,41 +344,38 @@ def queries_of_genes(mentions: Mentions, knowledge: LinkerKnowledge) -> list[Que
     return queries
 
 
-def genes_by_organism(
-    mentions: Mentions, candidates: Candidates, knowledge: LinkerKnowledge
-) -> dict[int, SpeciesCandidates]:
+def genes_by_organism(batch: Batch, knowledge: LinkerKnowledge) -> dict[int, SpeciesCandidates]:
     """Return the candidates by organism for each mention whose knowledge base has organisms."""
     genes_of: dict[int, SpeciesCandidates] = {}
-    for kb, indices in _genes_by_kb(mentions, knowledge).items():
-        genes_of |= _species_candidates_in(kb, mentions, candidates, indices)
+    for kb, indices in _genes_by_kb(batch, knowledge).items():
+        genes_of |= _species_candidates_in(kb, batch, indices, knowledge)
     return dict(sorted(genes_of.items()))
 
 
 def _orthologs_in(
-    mentions: Mentions,
-    candidates: Candidates,
+    batch: Batch,
     genes_of: dict[int, SpeciesCandidates],
     organisms: dict[int, set[str]],
     knowledge: LinkerKnowledge,
 ) -> dict[int, SpeciesCandidates]:
     """Return the candidates with orthologs for the mentions in documents with these organisms."""
     result = {}
-    for kb, indices in _genes_by_kb(mentions, knowledge).items():
-        in_documents = [i for i in indices if mentions.owners[i] in organisms]
-        for index, spellings in _mention_spellings(mentions, in_documents).items():
-            others = list(candidates.of_mentions[index])
+    for kb, indices in _genes_by_kb(batch, knowledge).items():
+        in_documents = [i for i in indices if batch.owners[i] in organisms]
+        for index, spellings in _mention_spellings(batch, in_documents).items():
+            others = list(batch.candidates[index])
             found = genes_of.get(index) or SpeciesCandidates(always=[HUMAN], others=others)
-            tables = orthologs_of(kb, organisms[mentions.owners[index]])
+            tables = orthologs_of(kb, organisms[batch.owners[index]])
             result[index] = with_orthologs(found, tables, spellings, kb)
     return {index: found for index, found in result.items() if found.genes}
 
 
-def _genes_by_kb(mentions: Mentions, knowledge: LinkerKnowledge) -> dict[KnowledgeBase, list[int]]:
+def _genes_by_kb(batch: Batch, knowledge: LinkerKnowledge) -> dict[KnowledgeBase, list[int]]:
     """Return the indices of the mentions for each knowledge base that has organisms."""
-    kbs = knowledge.linked_kbs(set(mentions.labels))
+    kbs = knowledge.linked_kbs(set(batch.labels))
     kbs = {label: kb for label, kb in kbs.items() if has_organisms(kb)}
     indices: dict[KnowledgeBase, list[int]] = {}
-    for index, label in enumerate(mentions.labels):
+    for index, label in enumerate(batch.labels):
         if label in kbs:
             indices.setdefault(kbs[label], []).append(index)
     return indices
@@ -391,27 +386,27 @@ _MentionKey = tuple[tuple[str, ...], str, int]
 
 
 def _species_candidates_in(
-    kb: KnowledgeBase, mentions: Mentions, candidates: Candidates, indices: Sequence[int]
+    kb: KnowledgeBase, batch: Batch, indices: Sequence[int], knowledge: LinkerKnowledge
 ) -> dict[int, SpeciesCandidates]:
     """Return the candidates by organism for mentions that may be genes in a knowledge base."""
-    spellings_of = _mention_spellings(mentions, indices)
+    spellings_of = _mention_spellings(batch, indices)
     spellings = list(dict.fromkeys(chain.from_iterable(spellings_of.values())))
     rows = kb.lookup_names(spellings).tolist()
     known = {spelling for spelling, row in zip(spellings, rows, strict=True) if row >= 0}
     wanted = {
-        (spelling, mentions.labels[index]): None
+        (spelling, batch.labels[index]): None
         for index, of_mention in spellings_of.items()
         for spelling in of_mention
         if spelling in known
     }
-    ranked = candidates.rank(list(wanted))
-    of_mentions = candidates.of_mentions
+    ranked = knowledge.rank(list(wanted))
+    of_mentions = batch.candidates
     organism_of = organisms_of(kb, [*(of_mentions[i] for i in indices), *ranked.values()])
     always = [HUMAN] if HUMAN in kb.type_names else []
     made: dict[_MentionKey, SpeciesCandidates] = {}
     genes_of: dict[int, SpeciesCandidates] = {}
     for index, of_mention in spellings_of.items():
-        label, of_string = mentions.labels[index], of_mentions[index]
+        label, of_string = batch.labels[index], of_mentions[index]
         key = of_mention, label, id(of_string)
         if key not in made:
             is_whole = bool(of_mention) and of_mention[0] in known
@@ -426,12 +421,14 @@ def _species_candidates_in(
         if made[key].genes:
             genes_of[index] = made[key]
     with_named = {key: genes for key, genes in made.items() if genes.named}
-    _add_genes_by_symbol(kb, candidates.rank, with_named)
+    _add_genes_by_symbol(kb, knowledge, with_named)
     return genes_of
 
 
 def _add_genes_by_symbol(
-    kb: KnowledgeBase, rank: Rank, candidates_of: dict[_MentionKey, SpeciesCandidates]
+    kb: KnowledgeBase,
+    knowledge: LinkerKnowledge,
+    candidates_of: dict[_MentionKey, SpeciesCandidates],
 ) -> None:
     """Add the genes of other organisms that share a symbol with a gene found by name."""
     best_ids = {
@@ -440,7 +437,7 @@ def _add_genes_by_symbol(
     }
     symbol_of = symbols_of(kb, chain.from_iterable(best_ids.values()))
     wanted = {(symbol_of[id], key[1]): None for key, ids in best_ids.items() for id in ids}
-    ranked = rank(list(wanted))
+    ranked = knowledge.rank(list(wanted))
     organism_of = organisms_of(kb, ranked.values())
     ranked_symbol_of = symbols_of(kb, organism_of)
     for key, ids in best_ids.items():
@@ -450,19 +447,19 @@ def _add_genes_by_symbol(
             candidates_of[key].add(same, organism_of, by_symbol=True)
 
 
-def _mention_spellings(mentions: Mentions, indices: Sequence[int]) -> dict[int, tuple[str, ...]]:
+def _mention_spellings(batch: Batch, indices: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """Return the normalised spellings to look up for each of these mentions, best first."""
     shorts: dict[tuple[int, str], dict[str, None]] = defaultdict(dict)
-    for owner in {mentions.owners[index] for index in indices}:
-        for short, long in long_forms(mentions.docs[owner]).pairs():
+    for owner in {batch.owners[index] for index in indices}:
+        for short, long in long_forms(batch.docs[owner]).pairs():
             shorts[owner, long.lower()][short] = None
     spellings = {}
     for index in indices:
         texts: Iterable[str] = ()
-        if index < mentions.n_wholes:
-            text = mentions.spans[index].text
-            texts = text, *shorts.get((mentions.owners[index], text.lower()), ())
-        spellings[index] = _spellings_of(mentions.queries[index].whole, *texts)
+        if index < batch.n_wholes:
+            text = batch.spans[index].text
+            texts = text, *shorts.get((batch.owners[index], text.lower()), ())
+        spellings[index] = _spellings_of(batch.queries[index].whole, *texts)
     return spellings
 
 

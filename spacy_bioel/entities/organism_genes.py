@@ -22,9 +22,10 @@ import numpy as np
 from spacy.lang.en.stop_words import STOP_WORDS
 from spacy.tokens import Doc
 
+from spacy_bioel.batch import Batch
 from spacy_bioel.dictionary.unambiguous import common_words
 from spacy_bioel.doc import SpansByToken, long_forms, text_of
-from spacy_bioel.entities import RULE_PROBABILITY, Candidates, Mentions
+from spacy_bioel.entities import RULE_PROBABILITY
 from spacy_bioel.entities.species import SpeciesCandidates, is_experimental_system, organism_words
 from spacy_bioel.entities.usual_names import is_beside_gene_words
 from spacy_bioel.kb.bundled import ASSETS_FOLDER, bundled_name
@@ -155,13 +156,13 @@ def organism_of_ortholog(id: str) -> str:
     return next((organism for organism, ids in _orthologs().items() if id in ids.values()), "")
 
 
-def ortholog_organisms(mentions: Mentions, candidates: Candidates) -> dict[int, set[str]]:
+def ortholog_organisms(batch: Batch) -> dict[int, set[str]]:
     """Return the organisms of the table that documents name, by document."""
-    named = {i: {id for *_, id in organism_words(text_of(d))} for i, d in enumerate(mentions.docs)}
-    for i, ranked in enumerate(candidates.of_mentions[: mentions.n_wholes]):
+    named = {i: {id for *_, id in organism_words(text_of(d))} for i, d in enumerate(batch.docs)}
+    for i, ranked in enumerate(batch.candidates[: batch.n_wholes]):
         is_named = ranked and ranked[0].id in _ORGANISMS
-        if is_named and not is_experimental_system(mentions.spans[i]):
-            named[mentions.owners[i]].add(ranked[0].id)
+        if is_named and not is_experimental_system(batch.spans[i]):
+            named[batch.owners[i]].add(ranked[0].id)
     return {owner: ids & _ORGANISMS for owner, ids in named.items() if ids & _ORGANISMS}
 
 

@@ -7,7 +7,7 @@ the same class.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -18,22 +18,24 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.tokens import Doc
 
+from spacy_bioel.batch import Batch, Query
 from spacy_bioel.doc import long_forms, text_of
-from spacy_bioel.entities import Candidates, EntityRules, LinkerKnowledge, Mentions, Query
+from spacy_bioel.entities import EntityRules, LinkerKnowledge
 from spacy_bioel.errors import BioelError, Errors, shortened
 from spacy_bioel.explanation import Trace
-from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.registered import declared_facts
 from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.text.normalize import subscripts
 from spacy_bioel.text.sentences import LongForms
-from spacy_bioel.types import Candidate, Link, ScoredSpan
+from spacy_bioel.types import Candidate, ScoredSpan
 
 # Names that facts cannot have: link fields in tables and JSON, and Span extensions.
 _RESERVED_FACTS = frozenset(
     "document start end text label id ids name preferred_name score evidence candidates facts xrefs"
     " error concept_id cui cuis explanation bioel_records".split()
 )
+
+_FORMER_FUNCTIONS = ("queries", "rewrite", "wants_all")
 
 
 @cache
@@ -74,7 +76,8 @@ class RuleSet:
     """A pipe's rules by name. Rules that override a function are called in config order.
 
     RAISES BioelError: [B499] if two rule sets return a fact with the same name, [B506] if that name
-        is already a field of links or a Span extension.
+        is already a field of links or a Span extension, [B508] if rules have a function that is no
+        longer called.
     """
 
     def __init__(self, rules: Mapping[str, EntityRules]) -> None:
@@ -82,6 +85,9 @@ class RuleSet:
         rules_of_fact: dict[str, str] = {}
         for name, entity_rules in self.rules.items():
             entity_rules.config_name = name
+            for old in _FORMER_FUNCTIONS:
+                if hasattr(entity_rules, old):
+                    raise _error(entity_rules, Errors.B508, old=old)
             for fact in entity_rules.fact_names:
                 if fact in reserved_facts():
                     raise _error(entity_rules, Errors.B506, fact=fact)
@@ -179,64 +185,37 @@ class RuleSet:
             first_reasons = [a or b for a, b in zip(first_reasons, reasons, strict=True)]
         return first_reasons
 
-    def ask(self, mentions: Mentions) -> Mentions:
-        """Return the mentions with the queries set by all rules."""
-        for _, rules in self.overriding("queries"):
-            queries = _run(rules, "queries", mentions, n=len(mentions.spans))
+    def prepare(self, batch: Batch) -> Batch:
+        """Return the batch with the queries set by all rules."""
+        for _, rules in self.overriding("prepare"):
+            queries = _run(rules, "prepare", batch, n=len(batch))
             for query in queries:
                 if not isinstance(query, Query):
                     reason = f"{query!r:.80} is not a Query"
-                    raise _error(rules, Errors.B497, name="queries", found=reason)
-            mentions = replace(mentions, queries=queries)
-        return mentions
+                    raise _error(rules, Errors.B497, name="prepare", found=reason)
+            batch = replace(batch, queries=queries)
+        return batch
 
-    def with_parts(self, mentions: Mentions) -> Mentions:
-        """Return the mentions followed by the parts of composites, so that rules see both."""
-        if not (parts := mentions.parts()).spans:
-            return mentions
-        parts = self.ask(parts)
-        return replace(
-            mentions,
-            spans=[*mentions.spans, *parts.spans],
-            queries=[*mentions.queries, *parts.queries],
-            owners=[*mentions.owners, *parts.owners],
-            n_parts=parts.n_parts,
-        )
-
-    def rewrite(
-        self, strings: Sequence[str], kb: KnowledgeBase, seen: Container[str]
-    ) -> Sequence[str]:
-        """Return the strings to look up in a knowledge base, rewritten by all rules."""
-        for _, rules in self.overriding("rewrite"):
-            strings = _run(rules, "rewrite", strings, kb, seen, n=len(strings))
-        return strings
-
-    def want_all(self, kb: KnowledgeBase) -> bool:
-        """Whether all concepts sharing a name must stay candidates until `rescore` has chosen."""
-        return any(_run(rules, "wants_all", kb) for _, rules in self.overriding("wants_all"))
-
-    def rescore(
-        self, mentions: Mentions, candidates: Candidates
-    ) -> Sequence[tuple[Candidate, ...]]:
-        """Return the rescored candidates.
+    def rescore(self, batch: Batch) -> Batch:
+        """Return the batch with its candidates rescored by all rules.
 
         RAISES BioelError: [B500] if an added candidate is not in the knowledge base.
         """
         for _, rules in self.overriding("rescore"):
-            rescored = _run(rules, "rescore", mentions, candidates, n=len(mentions.spans))
-            _check_added(rules, mentions.labels, candidates.of_mentions, rescored)
-            candidates = replace(candidates, of_mentions=list(map(tuple, rescored)))
-        return candidates.of_mentions
+            rescored = _run(rules, "rescore", batch, n=len(batch))
+            _check_added(rules, batch.labels, batch.candidates, rescored)
+            batch = replace(batch, candidates=list(map(tuple, rescored)))
+        return batch
 
-    def facts(self, mentions: Mentions, links: Sequence[Link]) -> list[dict[str, Any]]:
-        """Return the facts about each mention.
+    def facts(self, batch: Batch) -> list[dict[str, Any]]:
+        """Return the facts about each link.
 
         RAISES BioelError: [B504] if a fact is not in `fact_names`, [B507] if JSON cannot store its
             value.
         """
-        facts: list[dict[str, Any]] = [{} for _ in links]
+        facts: list[dict[str, Any]] = [{} for _ in batch.links]
         for _, rules in self.overriding("facts"):
-            returned = _run(rules, "facts", mentions, links, n=len(links))
+            returned = _run(rules, "facts", batch, n=len(batch.links))
             for facts_of_link, more in zip(facts, returned, strict=True):
                 if not (isinstance(more, Mapping) and _is_json(more)):
                     raise _error(rules, Errors.B507, found=f"{more!r:.80}")
@@ -245,11 +224,11 @@ class RuleSet:
                 facts_of_link.update(json.loads(json.dumps(more)) if more else {})  # tuples: lists
         return facts
 
-    def explain(self, mentions: Mentions, links: Sequence[Link]) -> list[str]:
+    def explain(self, batch: Batch) -> list[str]:
         """Return, for each link, the sentences that explain the effect of the rules."""
-        texts = [""] * len(links)
+        texts = [""] * len(batch.links)
         for _, rules in self.overriding("explain"):
-            sentences = _run(rules, "explain", mentions, links, n=len(links))
+            sentences = _run(rules, "explain", batch, n=len(batch.links))
             texts = [" ".join(filter(None, pair)) for pair in zip(texts, sentences, strict=True)]
         return texts
 

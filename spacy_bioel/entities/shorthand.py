@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
 import srsly
 from spacy.tokens import Doc
 
+from spacy_bioel.batch import Batch, Query
 from spacy_bioel.dictionary.unambiguous import is_in_capitals
 from spacy_bioel.doc import text_of
 from spacy_bioel.entities import EntityRules
@@ -95,25 +97,27 @@ class Shorthand(EntityRules):
     def short_forms(self, doc: Doc) -> dict[str, str]:
         return forms_in(text_of(doc), self._forms)
 
-    def rewrite(
-        self, strings: Sequence[str], kb: KnowledgeBase, seen: Container[str]
-    ) -> Sequence[str]:
+    def prepare(self, batch: Batch) -> Sequence[Query]:
+        assert self.knowledge is not None
+        kbs = map(self.knowledge.kb_of, batch.labels)
+        wholes = map(self._expanded, batch.strings, kbs)
+        return [
+            query if query.whole == whole else replace(query, whole=whole)
+            for query, whole in zip(batch.queries, wholes, strict=True)
+        ]
+
+    def _expanded(self, string: str, kb: KnowledgeBase) -> str:
+        """Return a normalised string with long forms, unless it is a name or was seen."""
+        assert self.knowledge is not None
         if kb not in self._normalized_forms:
-            forms = shorthand_for(kb)
+            forms, seen = shorthand_for(kb), self.knowledge.seen
             short, long = normalize_names(list(forms)), normalize_names(list(forms.values()))
             pairs = zip(short, long, strict=True)
             self._normalized_forms[kb] = {s: whole for s, whole in pairs if s not in seen}
         forms = self._normalized_forms[kb]
-        expanded = [
-            forms.get(string) or " ".join([forms.get(word, word) for word in string.split(" ")])
-            for string in strings
-        ]
-        changed = [i for i, string in enumerate(strings) if expanded[i] != string]
-        rows = kb.lookup_names([strings[i] for i in changed]) if changed else ()
-        for i, row in zip(changed, rows, strict=True):
-            if row >= 0 or strings[i] in seen:
-                expanded[i] = strings[i]
-        return expanded
+        whole = forms.get(string) or " ".join([forms.get(w, w) for w in string.split(" ")])
+        is_name = whole != string and kb.lookup_names([string])[0] >= 0
+        return string if is_name or string in self.knowledge.seen else whole
 
 
 def create_shorthand_v1() -> Shorthand:

@@ -23,8 +23,8 @@ import srsly
 from numpy.typing import NDArray
 from spacy.tokens import Doc, Span
 
+from spacy_bioel.batch import Batch
 from spacy_bioel.doc import text_of
-from spacy_bioel.entities import Candidates, Mentions
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -245,8 +245,7 @@ class OrganismTable:
 
 
 def organism_table(
-    mentions: Mentions,
-    candidates: Candidates,
+    batch: Batch,
     genes: Mapping[int, SpeciesCandidates],
     kb: KnowledgeBase,
 ) -> OrganismTable:
@@ -257,8 +256,8 @@ def organism_table(
     genes (Mapping): The candidates by organism for each mention that may be a gene.
     kb (KnowledgeBase): Its concept types show which organisms are microbes.
     """
-    places, n_cell_lines = _named_places(mentions, candidates, genes)
-    documents = _named_organisms_of(mentions, places, n_cell_lines)
+    places, n_cell_lines = _named_places(batch, genes)
+    documents = _named_organisms_of(batch, places, n_cell_lines)
     named = {id for places_of_doc in places.values() for _, _, id in places_of_doc}
     microbes = {id for id in named if is_microbe(kb, id)}
     host_places = {}
@@ -266,16 +265,16 @@ def organism_table(
         hosts = [place for place in places_of_doc if place[2] not in microbes]
         if len(hosts) < len(places_of_doc):
             host_places[owner] = hosts
-    host_documents = documents | _named_organisms_of(mentions, host_places, n_cell_lines)
+    host_documents = documents | _named_organisms_of(batch, host_places, n_cell_lines)
 
     # The number of gene mentions by organism in each document and sentence, with the total under
     # "", and the organisms right before each occurrence of a string in a document.
     counts: dict[object, Counter[str]] = defaultdict(Counter)
     gene_mentions: dict[int, _GeneMention] = {}
-    strings, wholes = mentions.strings, _wholes(mentions)
+    strings, wholes = batch.strings, _wholes(batch)
     for index, species_candidates in genes.items():
-        owner, whole = mentions.owners[index], wholes[index]
-        start, is_counted = whole.start_char, index < mentions.n_wholes
+        owner, whole = batch.owners[index], wholes[index]
+        start, is_counted = whole.start_char, index < batch.n_wholes
         in_document, same_string = owner, (owner, strings[index])
         in_sentence = (owner, documents[owner].sentence_at(start))
         if is_counted:
@@ -285,7 +284,7 @@ def organism_table(
             before = documents[owner].last_before(start, within=_MAX_RIGHT_BEFORE)
             counts[same_string][before] += 1
         gene_mentions[index] = _GeneMention(
-            mentions.spans[index].text,
+            batch.spans[index].text,
             start,
             whole.end_char,
             is_counted,
@@ -296,7 +295,7 @@ def organism_table(
 
     mention_of_row, organisms, rows = [], [], []
     for index, species_candidates in genes.items():
-        mention, owner = gene_mentions[index], mentions.owners[index]
+        mention, owner = gene_mentions[index], batch.owners[index]
         # A gene name in the knowledge base belongs to the host, not to a virus or bacterium. Other
         # names, and names spelled like bacterial genes, may belong to a microbe.
         is_of_host = species_candidates.named and not _BACTERIAL_SYMBOL.fullmatch(mention.text)
@@ -403,16 +402,16 @@ def default_weights() -> Fusion:
 
 
 def _named_places(
-    mentions: Mentions, candidates: Candidates, genes: Mapping[int, SpeciesCandidates]
+    batch: Batch, genes: Mapping[int, SpeciesCandidates]
 ) -> tuple[dict[int, list[NamedPlace]], Counter[int]]:
     """Return the linked organisms in each document with genes, and the number of cell lines that
     do not imply an organism."""
-    places: dict[int, list[NamedPlace]] = {mentions.owners[gene]: [] for gene in genes}
+    places: dict[int, list[NamedPlace]] = {batch.owners[gene]: [] for gene in genes}
     n_cell_lines: Counter[int] = Counter()
-    for index in range(mentions.n_wholes):
-        span, owner = mentions.spans[index], mentions.owners[index]
-        best = next(iter(candidates.of_mentions[index]), None)
-        if best is not None and best.score >= candidates.nil_threshold and owner in places:
+    for index in range(batch.n_wholes):
+        span, owner = batch.spans[index], batch.owners[index]
+        best = next(iter(batch.candidates[index]), None)
+        if best is not None and best.score >= batch.nil_threshold and owner in places:
             if best.id.startswith(ORGANISM) and not is_experimental_system(span):
                 places[owner].append((span.start_char, span.end_char, best.id))
         n_cell_lines[owner] += span.label_ == CELL_LINE and not organism_words(span.text)
@@ -420,10 +419,10 @@ def _named_places(
 
 
 def _named_organisms_of(
-    mentions: Mentions, places: Mapping[int, list[NamedPlace]], n_cell_lines: Counter[int]
+    batch: Batch, places: Mapping[int, list[NamedPlace]], n_cell_lines: Counter[int]
 ) -> dict[int, NamedOrganisms]:
     return {
-        owner: NamedOrganisms(mentions.docs[owner], places_of_doc, n_cell_lines[owner])
+        owner: NamedOrganisms(batch.docs[owner], places_of_doc, n_cell_lines[owner])
         for owner, places_of_doc in places.items()
     }
 
@@ -438,16 +437,16 @@ def is_microbe(kb: KnowledgeBase, organism: str) -> bool:
     return False
 
 
-def _wholes(mentions: Mentions) -> list[Span]:
+def _wholes(batch: Batch) -> list[Span]:
     """Return the span of each mention and, for each part, of the composite that contains it."""
     # Words before a composite are evidence for all its parts: "mouse BRCA1 and TP53".
-    wholes = list(mentions.spans[: mentions.n_wholes])
+    wholes = list(batch.spans[: batch.n_wholes])
     at_token: dict[tuple[int, int], list[Span]] = defaultdict(list)
-    for owner, whole in zip(mentions.owners, wholes, strict=False):
+    for owner, whole in zip(batch.owners, wholes, strict=False):
         for token in range(whole.start, whole.end):
             at_token[owner, token].append(whole)
-    for index in range(len(wholes), len(mentions.spans)):
-        span = mentions.spans[index]
-        around = at_token[mentions.owners[index], span.start]
+    for index in range(len(wholes), len(batch.spans)):
+        span = batch.spans[index]
+        around = at_token[batch.owners[index], span.start]
         wholes.append(next(w for w in around if span.end <= w.end))
     return wholes

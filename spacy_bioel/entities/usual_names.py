@@ -18,10 +18,11 @@ import numpy as np
 from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
+from spacy_bioel.batch import Batch, Query
 from spacy_bioel.doc import SpansByToken, long_forms, text_of
-from spacy_bioel.entities import RULE_PROBABILITY, LinkerKnowledge, Mentions, Query
-from spacy_bioel.entities.codes import is_code
+from spacy_bioel.entities import RULE_PROBABILITY, LinkerKnowledge
 from spacy_bioel.entities.species import HUMAN
+from spacy_bioel.entities.variant_grammar import is_code
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
@@ -78,10 +79,10 @@ def usual_names() -> dict[str, UsualName]:
     return names
 
 
-def usual_queries(mentions: Mentions, knowledge: LinkerKnowledge) -> list[Query]:
+def usual_queries(batch: Batch, knowledge: LinkerKnowledge) -> list[Query]:
     """Return the queries with the symbols instead of names that the documents do not define."""
-    queries = list(mentions.queries)
-    for i, (span, query) in enumerate(zip(mentions.spans, queries, strict=True)):
+    queries = list(batch.queries)
+    for i, (span, query) in enumerate(zip(batch.spans, queries, strict=True)):
         usual = usual_names().get(span.text) if span.label_ == GENE else None
         if usual and usual.symbols and query.whole == normalize_name(span.text):
             symbols = usual.symbols

@@ -13,11 +13,11 @@ from typing import Any
 
 from spacy.tokens import Doc
 
+from spacy_bioel.batch import Batch
 from spacy_bioel.doc import SpansByToken, text_of
-from spacy_bioel.entities import Candidates, EntityRules, Mentions
-from spacy_bioel.entities.codes import is_code
+from spacy_bioel.entities import EntityRules
 from spacy_bioel.entities.species import is_named
-from spacy_bioel.entities.variant_grammar import RS_NUMBER, find_variants, read_variant
+from spacy_bioel.entities.variant_grammar import RS_NUMBER, find_variants, is_code, read_variant
 from spacy_bioel.explanation import Trace
 from spacy_bioel.text.sentences import sentence_borders
 from spacy_bioel.types import DBSNP, GENE, VARIANT, Candidate, Link, ScoredSpan, is_tied
@@ -74,24 +74,22 @@ class Variants(EntityRules):
             results.append(kept)
         return results
 
-    def rescore(
-        self, mentions: Mentions, candidates: Candidates
-    ) -> Sequence[tuple[Candidate, ...]]:
-        rescored = list(candidates.of_mentions)
+    def rescore(self, batch: Batch) -> Sequence[tuple[Candidate, ...]]:
+        rescored = list(batch.candidates)
         variants_of: dict[int, list[int]] = {}
-        for index, label in enumerate(mentions.labels[: mentions.n_wholes]):
-            linked = [c for c in rescored[index][:1] if c.score >= candidates.nil_threshold]
+        for index, label in enumerate(batch.labels[: batch.n_wholes]):
+            linked = [c for c in rescored[index][:1] if c.score >= batch.nil_threshold]
             # Ids from vocabularies other than dbSNP are kept.
             if label == VARIANT and all(c.id.startswith(DBSNP) for c in linked):
-                variants_of.setdefault(mentions.owners[index], []).append(index)
+                variants_of.setdefault(batch.owners[index], []).append(index)
         for owner, indices in variants_of.items():
-            text = text_of(mentions.docs[owner])
-            places = [(mentions.spans[i].start_char, mentions.spans[i].end_char) for i in indices]
+            text = text_of(batch.docs[owner])
+            places = [(batch.spans[i].start_char, batch.spans[i].end_char) for i in indices]
             genes: VariantGenes | None = None
             for i, place, rs_number in zip(indices, places, rs_numbers(text, places), strict=True):
                 id, evidence = DBSNP + rs_number, "text"
                 if not rs_number:
-                    genes = genes or _genes_of(owner, mentions, rescored, candidates)
+                    genes = genes or _genes_of(owner, batch, rescored)
                     id, evidence = self._id_in_kb(text, place, genes), "table"
                 if id.startswith(DBSNP + "rs"):
                     best = Candidate(id, 1.0, id.removeprefix(DBSNP), evidence)
@@ -110,17 +108,17 @@ class Variants(EntityRules):
             return ""
         return kb.canonical(f"{genes.of(*place)}:{variant.hgvs}")
 
-    def facts(self, mentions: Mentions, links: Sequence[Link]) -> list[Mapping[str, Any]]:
+    def facts(self, batch: Batch) -> list[Mapping[str, Any]]:
         links_of: dict[int, list[Link]] = {}
-        for owner, link in zip(mentions.owners, links, strict=False):
+        for owner, link in zip(batch.owners, batch.links, strict=True):
             links_of.setdefault(owner, []).append(link)
         genes_of: dict[int, VariantGenes] = {}
         facts: list[Mapping[str, Any]] = []
-        for owner, link in zip(mentions.owners, links, strict=False):
+        for owner, link in zip(batch.owners, batch.links, strict=True):
             if link.label != VARIANT:
                 facts.append({})
                 continue
-            text = text_of(mentions.docs[owner])
+            text = text_of(batch.docs[owner])
             if owner not in genes_of:
                 genes_of[owner] = VariantGenes(text, links_of[owner])
             variant = read_variant(text, link.start, link.end)
@@ -129,9 +127,9 @@ class Variants(EntityRules):
             facts.append({"hgvs": hgvs, "component": component, "gene": gene})
         return facts
 
-    def explain(self, mentions: Mentions, links: Sequence[Link]) -> list[str]:
-        linked = [link.candidates[0] if link.ids and link.candidates else None for link in links]
-        return [_EXPLANATIONS.get(best.evidence, "") if best else "" for best in linked]
+    def explain(self, batch: Batch) -> list[str]:
+        linked = [link.candidates[:1] if link.ids else () for link in batch.links]
+        return [_EXPLANATIONS.get(best[0].evidence, "") if best else "" for best in linked]
 
 
 _MAX_SHORT_CODE = 8  # "A20140G"
@@ -201,18 +199,17 @@ def _rs_number_at(text: str, start: int, end: int) -> str:
 
 def _genes_of(
     owner: int,
-    mentions: Mentions,
+    batch: Batch,
     rescored: Sequence[tuple[Candidate, ...]],
-    candidates: Candidates,
 ) -> VariantGenes:
     """Return the genes of a document by the candidates that its mentions have now."""
     links = []
-    for span, ranked, span_owner in zip(mentions.spans, rescored, mentions.owners, strict=True):
+    for span, ranked, span_owner in zip(batch.spans, rescored, batch.owners, strict=True):
         if span_owner == owner and span.label_ in (GENE, VARIANT):
             best = () if is_tied(ranked) else ranked[:1]
-            ids = tuple(c.id for c in best if c.score >= candidates.nil_threshold)
+            ids = tuple(c.id for c in best if c.score >= batch.nil_threshold)
             links.append(Link(span.start_char, span.end_char, span.label_, ids, tuple(ranked)))
-    return VariantGenes(text_of(mentions.docs[owner]), links)
+    return VariantGenes(text_of(batch.docs[owner]), links)
 
 
 class VariantGenes:

@@ -14,15 +14,15 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import minibatch
 
+from spacy_bioel.batch import Batch
 from spacy_bioel.doc import add_gold, split_kb_id
-from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.evaluation.evaluate import percent
 from spacy_bioel.evaluation.protocols import Counts, get_protocol
 from spacy_bioel.evaluation.run import DOCS_PER_BATCH
 from spacy_bioel.kb.columns import offsets_of
 from spacy_bioel.linking.candidates import CandidateGenerator
-from spacy_bioel.linking.decide import rank_mentions
+from spacy_bioel.linking.link import rank_by_string
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import find_linker
 from spacy_bioel.models.fusion import Fusion, softmax_by_group
@@ -185,7 +185,8 @@ def gather_development(linker: Linker, docs: Iterable[Doc]) -> Development:
     gold_by_generator: dict[CandidateGenerator, list[_Gold]] = {}
     settings = linker.check_settings()
     for doc_index, doc in enumerate(docs):
-        mentions = Mentions.of([doc], [_gold_spans(linker, doc)], settings)
+        mentions = Batch.of([doc], [_gold_spans(linker, doc)], settings)
+        mentions = linker.generator.rules.prepare(mentions)
         for span, query in zip(mentions.spans, mentions.strings, strict=True):
             if query:
                 gold = (doc_index, query, span.label_, split_kb_id(span.kb_id_))
@@ -224,18 +225,18 @@ def gather_contextual_development(nlp: Language, docs: Sequence[Doc]) -> Develop
     for batch in minibatch(docs, size=DOCS_PER_BATCH):
         # Copy the documents, so that their token vectors do not stay in memory.
         copies = list(with_token_vectors(nlp, [doc.copy() for doc in batch]))
-        mentions = Mentions.of(copies, [_gold_spans(linker, doc) for doc in copies], settings)
+        mentions = Batch.of(copies, [_gold_spans(linker, doc) for doc in copies], settings)
         if not len(mentions):
             continue
-        ranked = rank_mentions(generator, mentions, coherence=linker.cfg["coherence"])
-        scores = rescorer.score(generator, mentions, ranked)
-        first = np.searchsorted(scores.mention, np.arange(len(mentions.spans) + 1))
-        rows, right = [], []
-        for i, span in enumerate(mentions.spans):
+        mentions = rank_by_string(generator.rules.prepare(mentions), generator)
+        scores = rescorer.score(generator, mentions)
+        first = np.searchsorted(scores.mention, np.arange(len(mentions) + 1))
+        rows, right, n = [], [], mentions.n_wholes
+        for i, span in enumerate(mentions.spans[:n]):
             rows.append(np.arange(first[i], first[i + 1]))
             gold_rows = generator.kb.find_all(split_kb_id(span.kb_id_))
             right.append(np.isin(scores.concept[rows[i]], gold_rows))
-        strings, owners = mentions.strings, mentions.owners
+        strings, owners = mentions.strings[:n], mentions.owners[:n]
         parts.append(Development(scores.features, rows, right, strings, owners))
     documents = [i for i, doc in enumerate(docs) for _ in _gold_spans(linker, doc)]
     return replace(merge_development(parts), documents=documents)

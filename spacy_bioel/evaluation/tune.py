@@ -51,8 +51,9 @@ from spacy_bioel.evaluation.run import (
     untracked,
 )
 from spacy_bioel.evaluation.scorers import STEPS
-from spacy_bioel.linking.decide import find_mentions
 from spacy_bioel.linking.evidence import default_fusion
+from spacy_bioel.linking.find import find_mentions
+from spacy_bioel.linking.link import link, rank_candidates
 from spacy_bioel.loading import find_detector, find_linker, spans_key
 from spacy_bioel.mentions.selection import select_mentions
 from spacy_bioel.models.fusion import Fusion
@@ -234,9 +235,11 @@ def nil_step(prepared: Prepared) -> Choice:
         counts: list[list[Counts]] = [[] for _ in grid]
         n_mentions = 0
         for batch in minibatch(documents, DOCS_PER_BATCH):
-            ranking = linker.ranking([prepared.before_linker(i) for i in batch])
+            mentions = linker.find([prepared.before_linker(i) for i in batch])
+            ranked = rank_candidates(mentions, linker.generator)
             for of_setting, setting in zip(counts, grid, strict=True):
-                links = ranking.links(nil_threshold=float(setting["nil_threshold"]))
+                threshold = float(setting["nil_threshold"])
+                _, links = link(ranked, linker.generator, nil_threshold=threshold)
                 of_setting += prepared.count(batch, links, LINK_PROTOCOL)
             n_mentions += sum(map(len, links))
         if not n_mentions:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import islice
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from spacy_bioel.batch import LabelledString, Ranked
 from spacy_bioel.dictionary.lookup import DictionaryLookup
 from spacy_bioel.dictionary.unambiguous import UnambiguousNames, correct_spelling
-from spacy_bioel.entities import LabelledString, Vocabulary
+from spacy_bioel.entities import Vocabulary
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.kb.bundled import bundled_name
 from spacy_bioel.kb.columns import entries_of
@@ -40,10 +41,10 @@ from spacy_bioel.linking.searches import (
     encoded_names,
 )
 from spacy_bioel.linking.starter import is_dense, string_vectors
-from spacy_bioel.models.fusion import Fusion, rank
+from spacy_bioel.models.fusion import Fusion, have_likelier_equivalents, rank
 from spacy_bioel.settings import GENERAL_LABELS, LinkerSettings
 from spacy_bioel.text.normalize import respellings
-from spacy_bioel.types import BoolArray, Candidate, IntArray
+from spacy_bioel.types import BoolArray, Candidate, IntArray, best_first
 
 if TYPE_CHECKING:
     from spacy_bioel.linking.rescoring import Rescorer
@@ -208,11 +209,6 @@ class CandidateGenerator:
         return self.state.rules.with_knowledge(self)
 
     @cached_property
-    def _keeps_all(self) -> bool:
-        """Whether the rules need all concepts that share a name as candidates."""
-        return self.rules.want_all(self.kb)
-
-    @cached_property
     def labels(self) -> list[str]:
         """Labels that occur in the settings."""
         return list({**self._types, **self._part_of, **dict.fromkeys(self._only_labels)})
@@ -229,6 +225,11 @@ class CandidateGenerator:
                 if mask is not None or generator is not self:
                     vocabularies[label] = Vocabulary(generator.kb, mask)
         return vocabularies
+
+    @property
+    def seen(self) -> Container[str]:
+        """The strings in the alias table."""
+        return self.state.alias_table.counts
 
     def kb_of(self, label: str) -> KnowledgeBase:
         """Return the knowledge base that mentions with a label link to."""
@@ -287,7 +288,6 @@ class CandidateGenerator:
     def candidate_table(self, queries: Sequence[str]) -> CandidateTable:
         """Return the candidates for distinct normalised strings, with all their evidence."""
         state = self.state
-        queries = self.rules.rewrite(queries, self.kb, state.alias_table.counts)
         queries = list(map(self._corrected, queries))
         dense = dense_aliases = None
         if state.is_dense:
@@ -341,6 +341,34 @@ class CandidateGenerator:
                 del self._ranked[pair]
         return ranked | known
 
+    def rank_names(self, names: Sequence[str]) -> Ranked:
+        """Return the concepts that have these normalised names, without a search.
+
+        Concepts in the same knowledge base share the score; a concept whose preferred name it is
+        counts twice. Those in different knowledge bases do not compete, because all may be right.
+
+        RETURNS (Mapping): Candidates of the pairs of each name and an empty label.
+        """
+        kb, different = self.kb, list(dict.fromkeys(names))
+        rows = kb.lookup_names(different)
+        indptr, concepts, is_preferred = kb.concepts_of_names(rows)
+        owners = np.repeat(np.arange(len(rows)), np.diff(indptr))
+        weights, scores = 1.0 + is_preferred.astype(np.float64), np.zeros(len(concepts))
+        for is_member in kb.memberships():
+            weight = weights * is_member[concepts]
+            # Equivalent concepts count once.
+            is_first = ~have_likelier_equivalents(kb, concepts, weight, owners)
+            total = np.bincount(owners, weight * is_first, len(rows))[owners]
+            share = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
+            scores = np.maximum(scores, share)
+        matched = kb.names.take(rows[owners])
+        columns = owners.tolist(), kb.ids_of(concepts), scores.tolist(), matched
+        candidates: list[list[Candidate]] = [[] for _ in different]
+        for owner, id, score, name in zip(*columns, strict=True):
+            candidates[owner].append(Candidate(id, round(score, 4), name, "exact", kb.fingerprint))
+        pairs = ((name, "") for name in different)
+        return dict(zip(pairs, best_first(candidates), strict=True))
+
     def _rank(
         self, wanted: Sequence[LabelledString]
     ) -> dict[LabelledString, tuple[Candidate, ...]]:
@@ -359,7 +387,7 @@ class CandidateGenerator:
         scores = (self.state.fusion or default_fusion()).scores(table.features)[rows]
         is_allowed = self.allowed(concepts, [label for _, label in pairs], owners)
         scores = np.where(is_allowed, scores, -np.inf)
-        kept = table.sources[rows] & EXACT > 0 if self._keeps_all else None
+        kept = table.sources[rows] & EXACT > 0  # rules decide between concepts that share a name
         top = self.state.settings.max_candidates
         best, probabilities = rank(self.kb, concepts, scores, owners, top=top, kept=kept)
         best = best[is_allowed[best]]

@@ -18,6 +18,7 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer
 from thinc.types import FloatsXd
 
+from spacy_bioel.batch import Batch
 from spacy_bioel.doc import set_ent_links, set_links, set_links_as_ents, takes_entities
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError, Errors
@@ -29,8 +30,9 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase, open_kb
 from spacy_bioel.kb.vector_files import Encoded
 from spacy_bioel.linking import starter, validation
 from spacy_bioel.linking.candidates import Cache, CandidateGenerator, LinkerState
-from spacy_bioel.linking.decide import Ranking, find_mentions, rank_candidates
 from spacy_bioel.linking.evidence import FEATURES, AliasTable
+from spacy_bioel.linking.find import find_mentions
+from spacy_bioel.linking.link import link
 from spacy_bioel.linking.rescoring import Rescorer, rescorer_of
 from spacy_bioel.linking.searches import FrozenEncoder, MakeSearch
 from spacy_bioel.linking.training import NameTraining, make_networks, training_strings
@@ -337,25 +339,28 @@ class Linker(StoredPipe[LinkerSettings]):
 
     def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
         """Return the links of each document, in the order of its mentions."""
-        return sum(in_halves(lambda part: self.ranking(part).links(), list(docs)), [])
+        return sum(in_halves(lambda part: self.link(part)[1], list(docs)), [])
 
-    def ranking(self, docs: Iterable[Doc], traces: Sequence[Trace] | None = None) -> Ranking:
-        """Find the mentions and rank their candidates, before `predict` decides.
+    def link(
+        self, docs: Iterable[Doc], traces: Sequence[Trace] | None = None
+    ) -> tuple[Batch, list[list[Link]]]:
+        """Find the mentions and link them (see `linking.link`).
 
         traces (Sequence[Trace] | None): Traces that record the spans considered in each document.
         """
-        generator = self.generator
-        settings = generator.state.settings
+        return link(self.find(docs, traces), self.generator, traces)
+
+    def find(self, docs: Iterable[Doc], traces: Sequence[Trace] | None = None) -> Batch:
+        """Find the mentions, and the strings to look up for them."""
+        generator, settings = self.generator, self.check_settings()
         if settings.mentions == "model":
             if self.rescorer is None or not self.rescorer.is_ready:
                 raise BioelError(Errors.B053.format(name=self.name))
-            mentions = generator.rules.ask(self.rescorer.find(docs, settings))
-        else:
-            mentions = find_mentions(docs, generator, traces)
-            if settings.mentions != BY_DICTIONARY:
-                self.pipeline.check_mentions(mentions.docs, len(mentions.spans), self.name)
-        may_hide = settings.mentions == SPANS_AND_DICTIONARY
-        return replace(rank_candidates(generator, mentions), may_hide=may_hide)
+            return generator.rules.prepare(self.rescorer.find(docs, settings))
+        batch = find_mentions(docs, generator, traces)
+        if settings.mentions != BY_DICTIONARY:
+            self.pipeline.check_mentions(batch.docs, len(batch), self.name)
+        return batch
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
         """Write links to the `spans_key` span group and, depending on `set_ents`, to doc.ents."""

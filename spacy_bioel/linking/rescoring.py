@@ -9,7 +9,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Model
 
-from spacy_bioel.entities import Mentions
+from spacy_bioel.batch import Batch
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.training import NameTraining
@@ -17,8 +17,6 @@ from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.models.name_encoder import EncoderFiles, EncoderSource
 from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.types import Candidate, FloatArray, IntArray
-
-Given = Sequence[Sequence[Candidate]]  # candidates of each mention, ranked by string only
 
 
 class ContextualScores(Protocol):
@@ -84,13 +82,11 @@ class Rescorer:
     def encode_kb(self, kb: KnowledgeBase) -> None:
         """Write rescoring data other than name vectors to a knowledge base folder."""
 
-    def find(self, docs: Iterable[Doc], settings: LinkerSettings) -> Mentions:
+    def find(self, docs: Iterable[Doc], settings: LinkerSettings) -> Batch:
         """Find mentions in documents, labelled with their predicted types."""
         raise NotImplementedError
 
-    def score(
-        self, generator: CandidateGenerator, mentions: Mentions, given: Given
-    ) -> ContextualScores:
+    def score(self, generator: CandidateGenerator, batch: Batch) -> ContextualScores:
         """Score (mention, concept) pairs in the context of their documents."""
         raise NotImplementedError
 

@@ -12,8 +12,8 @@ import numpy as np
 from spacy.training import Example
 from thinc.api import Model
 
+from spacy_bioel.batch import Batch
 from spacy_bioel.doc import gold_spans
-from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import Warnings
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vectors import EncodeNames
@@ -107,7 +107,7 @@ def without(kb: KnowledgeBase, rows: IntArray, concepts: set[int]) -> IntArray:
 
 def gold_mentions(
     examples: Sequence[Example], settings: LinkerSettings, *, with_all: bool = False
-) -> tuple[Mentions, list[str]]:
+) -> tuple[Batch, list[str]]:
     """Return the gold mentions with exactly one id, and these ids.
 
     with_all (bool): Also return mentions with no id or several ids, with "" as their id.
@@ -119,7 +119,7 @@ def gold_mentions(
         wanted = [g for g in gold if with_all or len(g.ids) == 1]
         spans.append([doc[g.start : g.end] for g in wanted])
         ids += [g.ids[0] if len(g.ids) == 1 else "" for g in wanted]
-    return Mentions.of(docs, spans, settings), ids
+    return Batch.of(docs, spans, settings), ids
 
 
 def training_strings(

@@ -35,11 +35,11 @@ class Antibodies(EntityRules):
         places = [[m.span() for m in re.finditer(r"ab\\d+", doc.text)] for doc in docs]
         return [add_spans(*one, "Antibody") for one in zip(docs, spans, places)]
 
-    def queries(self, mentions):
-        return [Query.of(f"{self.vendor} {span.text}") for span in mentions.spans]
+    def prepare(self, batch):
+        return [Query.of(f"{self.vendor} {span.text}") for span in batch.spans]
 
-    def facts(self, mentions, links):
-        return [{"vendor": self.vendor, "catalogue": span.text} for span in mentions.spans]
+    def facts(self, batch):
+        return [{"vendor": self.vendor, "catalogue": span.text} for span in batch.spans]
 
 
 @spacy.registry.misc("test-antibodies.v1")

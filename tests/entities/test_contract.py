@@ -13,7 +13,7 @@ from spacy.util import registry
 from tiny import blank, linking_nlp, links, needs
 
 import spacy_bioel
-from spacy_bioel.entities import Candidates, EntityRules, Mentions, Query, add_spans
+from spacy_bioel.entities import Batch, EntityRules, Query, add_spans
 from spacy_bioel.entities.rule_set import RuleSet, reserved_facts
 from spacy_bioel.errors import BioelError
 from spacy_bioel.explanation import Trace, extension_getters
@@ -44,14 +44,14 @@ class Antibodies(EntityRules):
             trace.changed(before, after, WHY)
         return found
 
-    def rescore(self, mentions: Mentions, candidates: Candidates) -> list[tuple[Candidate, ...]]:
+    def rescore(self, batch: Batch) -> list[tuple[Candidate, ...]]:
         if not self._proposes:
-            return list(candidates.of_mentions)
+            return list(batch.candidates)
         more = Candidate(self._proposes, self._score, "proposed", "rule")
-        return best_first([*found, more] for found in candidates.of_mentions)
+        return best_first([*found, more] for found in batch.candidates)
 
-    def facts(self, mentions: Mentions, links: Sequence[Link]) -> list[Mapping[str, Any]]:
-        endings = ("mab" if span.text.endswith("mab") else None for span in mentions.spans)
+    def facts(self, batch: Batch) -> list[Mapping[str, Any]]:
+        endings = ("mab" if span.text.endswith("mab") else None for span in batch.spans)
         return [{"ending": ending} for ending in endings]
 
 
@@ -155,13 +155,13 @@ class Accessions(EntityRules):
             for before, of_doc in zip(spans, numbers, strict=True)
         ]
 
-    def rescore(self, mentions: Mentions, candidates: Candidates) -> Any:
-        pairs = list(zip(candidates.of_mentions, mentions.labels, strict=True))
+    def rescore(self, batch: Batch) -> Any:
+        pairs = list(zip(batch.candidates, batch.labels, strict=True))
         is_searched = any(found for found, label in pairs if label == "Accession")
-        assert not is_searched or mentions.probabilities  # except by the dictionary
+        assert not is_searched or batch.probabilities  # except by the dictionary
         return [
             (Candidate(f"ACC:{span.text}", 0.9),) if span.label_ == "Accession" else found
-            for span, found in zip(mentions.spans, candidates.of_mentions, strict=True)
+            for span, found in zip(batch.spans, batch.candidates, strict=True)
         ]
 
 
@@ -220,12 +220,12 @@ class Careless(EntityRules):
             for doc, of_doc in zip(docs, spans, strict=True)
         ]
 
-    def queries(self, mentions: Mentions) -> Any:
-        is_about_dogs = any("Dogs" in doc.text for doc in mentions.docs)
-        return self._queries if self._queries is not None and is_about_dogs else mentions.queries
+    def prepare(self, batch: Batch) -> Any:
+        is_about_dogs = any("Dogs" in doc.text for doc in batch.docs)
+        return self._queries if self._queries is not None and is_about_dogs else batch.queries
 
-    def facts(self, mentions: Mentions, links: Sequence[Link]) -> Any:
-        about = ("Dogs" in span.doc.text for span in mentions.spans)
+    def facts(self, batch: Batch) -> Any:
+        about = ("Dogs" in span.doc.text for span in batch.spans)
         return [self._facts if self._facts is not None and dogs else {} for dogs in about]
 
 
@@ -240,7 +240,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"span": (0, 1, None, 0.9)}, "B498", "The rules mine (Careless)"),
     ({"span": (1, 9, "Chemical", 0.9)}, "B498", "returned the span (1, 9, 'Chemical', 0.9)"),
     ({"queries": ["fever"]}, "B497", "The rules mine (Careless)"),
-    ({"queries": []}, "B503", "returned 0 results from `queries`, expected 1"),
+    ({"queries": []}, "B503", "returned 0 results from `prepare`, expected 1"),
     ({"facts": {"color": ["red", 1, None]}}, "", ""),
 ]
 
@@ -277,6 +277,14 @@ def test_facts_do_not_take_the_names_of_fields(kb, fact):
 
     with pytest.raises(BioelError, match=rf"\[B506\] The rules mine \(Rules\) .* '{fact}'"):
         RuleSet({"mine": Rules()})
+
+
+@pytest.mark.parametrize("former", ["queries", "rewrite", "wants_all"])
+def test_a_former_function_is_refused_with_the_name_of_the_new_one(former):
+    rules = type("Rules", (EntityRules,), {former: lambda self, *_: ()})()
+    message = rf"\[B508\] The rules mine \(Rules\) define `{former}`.* `prepare\(batch\)`"
+    with pytest.raises(BioelError, match=message):
+        RuleSet({"mine": rules})
 
 
 def test_fields_of_links_and_extensions_are_reserved():

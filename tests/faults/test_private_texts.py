@@ -56,15 +56,15 @@ class Quoting(EntityRules):
 
     function = "rescore"
 
-    def rescore(self, mentions: Any, candidates: Any) -> Any:
-        self._raise("rescore", mentions.docs)
-        return candidates.of_mentions
+    def rescore(self, batch: Any) -> Any:
+        self._raise("rescore", batch.docs)
+        return batch.candidates
 
-    def facts(self, mentions: Any, links: Any) -> Any:
-        self._raise("facts", mentions.docs)
+    def facts(self, batch: Any) -> Any:
+        self._raise("facts", batch.docs)
         if self.function == "wrong facts":
-            return [{"fact": {doc.text for doc in mentions.docs}} for _ in links]
-        return [{} for _ in links]
+            return [{"fact": {doc.text for doc in batch.docs}} for _ in batch.links]
+        return [{} for _ in batch.links]
 
     def _raise(self, name: str, docs: Any) -> None:
         if name == self.function:

@@ -6,8 +6,8 @@ import spacy
 from spacy.tokens import Doc
 from tiny import decide_by, linking_nlp
 
+from spacy_bioel.batch import Batch, Query
 from spacy_bioel.doc import get_links
-from spacy_bioel.entities import Mentions, Query
 from spacy_bioel.entities.composites import Composites
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.kb.build import build_kb
@@ -35,8 +35,8 @@ def test_the_candidates_of_parts_come_first():
 def queries(
     doc: Doc, *, abbreviations: bool = True, rules: RuleSet = COMPOSITES
 ) -> Sequence[Query]:
-    mentions = Mentions.of([doc], [list(doc.ents)], LinkerSettings(abbreviations=abbreviations))
-    return rules.ask(mentions).queries
+    mentions = Batch.of([doc], [list(doc.ents)], LinkerSettings(abbreviations=abbreviations))
+    return rules.prepare(mentions).queries
 
 
 def doc_with(*mentions: str) -> Doc:
@@ -57,7 +57,7 @@ def test_what_is_looked_up():
     aki = Query("aki", text="AKI")
     found = queries(doc, abbreviations=False, rules=RuleSet({}))
     assert found == [aki, Query("fever and cough", text="Fever and Cough"), aki]
-    assert COMPOSITES.ask(Mentions.of([], [], LinkerSettings())).queries == []
+    assert COMPOSITES.prepare(Batch.of([], [], LinkerSettings())).queries == []
 
 
 def test_ties_are_not_linked_in_any_batch(tmp_path):

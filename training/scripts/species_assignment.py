@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,11 +25,11 @@ from specs import find_split
 import spacy_bioel
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.doc import add_gold
-from spacy_bioel.entities import Candidates
 from spacy_bioel.entities.genes import genes_by_organism
 from spacy_bioel.entities.species import SPECIES_FEATURES, organism_table
 from spacy_bioel.evaluation.fit import Development, fit_fusion, merge_development
 from spacy_bioel.linking.evidence import AliasTable
+from spacy_bioel.linking.link import rank_candidates
 from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.types import GENE, ORGANISM, AnnotatedText
 
@@ -101,33 +102,32 @@ def _development(nlp: Any, linker: Any, texts: Sequence[AnnotatedText]) -> Devel
         genes = [Span(doc, *offsets, GENE, kb_id=id) for offsets, id in gold.items()]
         doc.spans["bioel"] = [*detected, *genes]
         docs.append(doc)
-    ranking = linker.ranking(docs)
-    generator, asked = ranking.generator, ranking.asked
-    candidates = Candidates(ranking.candidates, linker.cfg["nil_threshold"], generator.rank)
-    genes = genes_by_organism(asked, candidates, generator)
-    table = organism_table(asked, candidates, genes, generator.kb)
+    generator = linker.generator
+    batch = rank_candidates(linker.find(docs), generator)
+    batch = replace(batch, nil_threshold=linker.cfg["nil_threshold"])
+    table = organism_table(batch, genes_by_organism(batch, generator), generator.kb)
     rows: dict[int, list[int]] = defaultdict(list)
     for row, number in enumerate(table.mention.tolist()):
         rows[number].append(row)
-    right = dict(_right(linker.kb, ranking.mentions, table.organisms, rows))
+    right = dict(_right(linker.kb, batch, table.organisms, rows))
     return Development(
         table.features,
         [np.array(rows[number]) for number in right],
         list(right.values()),
-        [asked.strings[number] for number in right],
-        [asked.owners[number] for number in right],
+        [batch.strings[number] for number in right],
+        [batch.owners[number] for number in right],
     )
 
 
 def _right(
-    kb: Any, mentions: Any, organisms: Sequence[str], rows: dict[int, list[int]]
+    kb: Any, batch: Any, organisms: Sequence[str], rows: dict[int, list[int]]
 ) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
     """Yield mention number and gold mask over its candidate species.
 
     For a gene that the KB lacks, species without any genes in the KB count as right.
     """
     known = {name for name in kb.type_names if name.startswith(ORGANISM)}
-    for number, span in enumerate(mentions.spans):
+    for number, span in enumerate(batch.spans[: batch.n_wholes]):
         if number not in rows or not span.kb_id_ or "|" in span.kb_id_:
             continue
         concept = kb.find(span.kb_id_)

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from spacy.tokens import Doc
 
+from spacy_bioel.batch import Batch, Query
 from spacy_bioel.doc import SpansByToken, long_forms, text_of
-from spacy_bioel.entities import EntityRules, LinkerKnowledge, Mentions, Query, Vocabulary
+from spacy_bioel.entities import EntityRules, LinkerKnowledge, Vocabulary
 from spacy_bioel.entities.shorthand import (
     MIN_CASELESS_LENGTH,
     Shorthand,
@@ -27,7 +28,6 @@ from spacy_bioel.entities.shorthand import (
     shorthand_for,
 )
 from spacy_bioel.explanation import SpanKey, Trace
-from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.plugins.clinical.rewordings import (
     NO_MENTION,
     are_apart,
@@ -38,7 +38,7 @@ from spacy_bioel.plugins.clinical.rewordings import (
 from spacy_bioel.plugins.clinical.tables import note_tables
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.text.sentences import find_forms
-from spacy_bioel.types import IntArray, Link, ScoredSpan
+from spacy_bioel.types import IntArray, ScoredSpan
 
 
 def choose_meanings(text: str, forms: Container[str]) -> dict[str, str]:
@@ -210,29 +210,29 @@ class Notes(Shorthand):
                     traces[i].add(place, "", name)
         return results
 
-    def queries(self, mentions: Mentions) -> Sequence[Query]:
+    def prepare(self, batch: Batch) -> Sequence[Query]:
         """Look up the names that shorthand and measurements stand for.
 
         They are found again, because nothing is remembered about a Doc, whose tokens may change.
         """
-        if self.knowledge is None or not self._clinical or mentions.n_parts:
-            return mentions.queries
+        queries = list(super().prepare(batch) if self._shorthand else batch.queries)
+        if self.knowledge is None or not self._clinical or batch.n_parts:
+            return queries
         find = partial(self._finder.find, measurements=self._measurements)
-        names = [{place[:2]: n for place, n, _ in reversed(find(doc))} for doc in mentions.docs]
-        queries = list(mentions.queries)
-        for index, (span, owner) in enumerate(zip(mentions.spans, mentions.owners, strict=True)):
+        names = [{place[:2]: n for place, n, _ in reversed(find(doc))} for doc in batch.docs]
+        for index, (span, owner) in enumerate(zip(batch.spans, batch.owners, strict=True)):
             if (name := names[owner].get((span.start, span.end))) is not None:
                 queries[index] = Query.of(name)
         return queries
 
-    def facts(self, mentions: Mentions, links: Sequence[Link]) -> Sequence[Mapping[str, Any]]:
+    def facts(self, batch: Batch) -> Sequence[Mapping[str, Any]]:
         """Return the value and unit of measurements."""
         if not self._measurements:
-            return [{}] * len(links)
-        found = [measured(text_of(doc)) for doc in mentions.docs]
+            return [{}] * len(batch.links)
+        found = [measured(text_of(doc)) for doc in batch.docs]
         facts = []
-        for span, owner in zip(mentions.spans, mentions.owners, strict=True):
-            place = span.start_char, span.end_char
+        for link, owner in zip(batch.links, batch.owners, strict=True):
+            place = link.start, link.end
             value, unit, _ = found[owner].get(place, (None, "", ""))
             facts.append({} if value is None else {"value": value, "unit": unit})
         return facts
@@ -244,11 +244,6 @@ class Notes(Shorthand):
         starts, ends = np.array(borders, dtype=np.int64).reshape(-1, 2).T
         reasons = self.why_other(doc, starts, ends)
         return [span for span, reason in zip(spans, reasons, strict=True) if not reason]
-
-    def rewrite(
-        self, strings: Sequence[str], kb: KnowledgeBase, seen: Container[str]
-    ) -> Sequence[str]:
-        return super().rewrite(strings, kb, seen) if self._shorthand else strings
 
 
 def create_notes_v1(

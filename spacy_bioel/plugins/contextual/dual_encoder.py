@@ -17,11 +17,10 @@ from spacy.training import Example
 from thinc.api import Model
 from thinc.types import Floats2d, FloatsXd
 
-from spacy_bioel.entities import Mentions
+from spacy_bioel.batch import Batch
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import SEARCHED, CandidateGenerator, LinkerState
-from spacy_bioel.linking.rescoring import Given
 from spacy_bioel.linking.searches import EncodedNames, FrozenEncoder, NameSearch
 from spacy_bioel.linking.training import NameTraining, gold_mentions, without
 from spacy_bioel.models.inference import Tok2Vec
@@ -35,6 +34,7 @@ from spacy_bioel.plugins.contextual.rescoring import (
     contextual_model,
     forward_over_tokens,
     rescore_pairs,
+    token_ranges,
 )
 from spacy_bioel.settings import TrainingSettings
 from spacy_bioel.text.normalize import normalize_names
@@ -118,19 +118,19 @@ _NAMES_PER_COMPARISON = 16_384  # names compared at once; limits memory use
 
 
 def encode_mentions(
-    model: Model[Any, Any], generator: CandidateGenerator, mentions: Mentions
+    model: Model[Any, Any], generator: CandidateGenerator, batch: Batch
 ) -> NDArray[np.float32]:
     """Return unit vectors for all mentions in a batch of documents. Shape (n_mentions, dim).
 
     RAISES BioelError: [B174] if the `tok2vec` pipe did not run on the documents.
     """
-    require_token_vectors(model, mentions.docs)
-    string_vectors = encode_strings(generator, mentions.strings)
-    spans = mentions.token_ranges()
+    require_token_vectors(model, batch.docs)
+    string_vectors = encode_strings(generator, batch.strings)
+    spans = token_ranges(batch)
     if not len(spans):
         return string_vectors
     ops: Any = model.ops
-    vectors = model.predict((list(mentions.docs), spans, string_vectors))
+    vectors = model.predict((list(batch.docs), spans, string_vectors))
     return np.asarray(ops.to_numpy(vectors), dtype=np.float32)
 
 
@@ -142,7 +142,7 @@ def encode_strings(generator: CandidateGenerator, strings: Sequence[str]) -> NDA
 
 
 def rescore_by_vectors(
-    generator: CandidateGenerator, mentions: Mentions, given: Given, vectors: NDArray[np.float32]
+    generator: CandidateGenerator, batch: Batch, vectors: NDArray[np.float32]
 ) -> PairScores:
     """Score string candidates, and the concepts of the nearest names, by vector similarity.
 
@@ -152,7 +152,7 @@ def rescore_by_vectors(
     nearest, _ = names.search(vectors, SEARCHED)
     indptr, concept, _ = kb.concepts_of_names(nearest.ravel())
     owner = np.repeat(np.arange(len(vectors)), np.diff(indptr[::SEARCHED]))
-    is_allowed = generator.allowed(concept, mentions.labels, owner)
+    is_allowed = generator.allowed(concept, batch.labels, owner)
     owner, concept = owner[is_allowed], concept[is_allowed]
 
     def similarity(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
@@ -168,7 +168,7 @@ def rescore_by_vectors(
         total = np.bincount(pair, weight, len(concept))
         return 1 + TEMPERATURE * np.log(np.maximum(total, np.exp(-2 / TEMPERATURE)))
 
-    return rescore_pairs(kb, given, similarity, owner, concept, temperature=TEMPERATURE)
+    return rescore_pairs(kb, batch.candidates, similarity, owner, concept, temperature=TEMPERATURE)
 
 
 class CandidateSampler:
@@ -277,7 +277,7 @@ class DualEncoderTraining(NameTraining):
         return float(name_loss + mention_loss + other_loss)
 
     def encode_gold(
-        self, examples: Sequence[Example], gold: Mentions, string_vectors: Floats2d
+        self, examples: Sequence[Example], gold: Batch, string_vectors: Floats2d
     ) -> tuple[Any, Callable[[Any], Any], float]:
         """Encode the gold mentions for an update.
 
@@ -285,7 +285,7 @@ class DualEncoderTraining(NameTraining):
         RETURNS (tuple): Vectors of the mentions, (n_mentions, dim); a callback from their gradient
             to the gradient of `string_vectors`; and the loss of all other tasks on these examples.
         """
-        inputs = (gold.docs, gold.token_ranges(), string_vectors)
+        inputs = (gold.docs, token_ranges(gold), string_vectors)
         return *self.model.begin_update(inputs), 0.0
 
 
@@ -304,7 +304,7 @@ class DualEncoderRescorer(TokenVectorRescorer):
             **self.model.attrs["settings"],
         )
 
-    def score(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> PairScores:
+    def score(self, generator: CandidateGenerator, batch: Batch) -> PairScores:
         """Score the string candidates, and the concepts of the nearest names."""
-        vectors = encode_mentions(self.model, generator, mentions)
-        return rescore_by_vectors(generator, mentions, given, vectors)
+        vectors = encode_mentions(self.model, generator, batch)
+        return rescore_by_vectors(generator, batch, vectors)

@@ -21,12 +21,11 @@ from thinc.api import Model
 from thinc.types import Floats1d
 from tokenizers import AddedToken, Tokenizer
 
-from spacy_bioel.entities import Mentions
+from spacy_bioel.batch import Batch
 from spacy_bioel.kb.columns import find_sorted
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import Cache, CandidateGenerator
-from spacy_bioel.linking.rescoring import Given
 from spacy_bioel.linking.searches import needs_no_folder
 from spacy_bioel.linking.training import NameTraining, gold_mentions
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Pieces, pieces_model
@@ -436,13 +435,13 @@ class GenerativeRescorer(WordPieceRescorer):
             counts = {"n": trie.left_out, "of": kb.n_names, "nameless": trie.nameless}
             warnings.warn(ContextualWarnings.W281.format(path=kb.where, **counts), stacklevel=2)
 
-    def score(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> PairScores:
+    def score(self, generator: CandidateGenerator, batch: Batch) -> PairScores:
         """Score the string candidates, and the concepts of the generated names.
 
         If several concepts share a generated name, all are proposed and their string scores decide.
         """
         kb = generator.kb
-        owner, generated, score = self.generate(generator, mentions)
+        owner, generated, score = self.generate(generator, batch)
         generated_pairs = owner * len(kb) + generated
 
         def pair_scores(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
@@ -452,14 +451,14 @@ class GenerativeRescorer(WordPieceRescorer):
             return scores
 
         return rescore_pairs(
-            *(kb, given, pair_scores, owner, generated),
+            *(kb, batch.candidates, pair_scores, owner, generated),
             temperature=_SCORE_TEMPERATURE,
             evidence=self.evidence,
             evidence_for_all=False,
         )
 
     def generate(
-        self, generator: CandidateGenerator, mentions: Mentions
+        self, generator: CandidateGenerator, batch: Batch
     ) -> tuple[IntArray, IntArray, NDArray[np.float64]]:
         """Generate names for mentions, and return those names' concepts that the labels allow.
 
@@ -471,7 +470,7 @@ class GenerativeRescorer(WordPieceRescorer):
         from spacy_bioel.plugins.contextual.constrained_decoding import generate_names
 
         kb, trie, pieces = generator.kb, self.trie(generator), self.pieces
-        marked = mark_mentions(mentions.spans, mentions.strings, context=pieces.max_pieces)
+        marked = mark_mentions(batch.spans, batch.strings, context=pieces.max_pieces)
         names, n_cut = generate_names(self.contextual_layer, trie, marked)
         if n_cut:
             counts = {"n": n_cut, "of": len(marked), "room": pieces.room}
@@ -484,7 +483,7 @@ class GenerativeRescorer(WordPieceRescorer):
         keys = np.unique(name_index * len(kb) + concept)
         name_index, concept = keys // len(kb), keys % len(kb)
         owner = names.mention[name_index]
-        is_allowed = generator.allowed(concept, mentions.labels, owner)
+        is_allowed = generator.allowed(concept, batch.labels, owner)
         pairs = (owner * len(kb) + concept)[is_allowed]
         probability = np.exp(names.score[name_index][is_allowed].astype(np.float64))
         pairs, pair_index = np.unique(pairs, return_inverse=True)

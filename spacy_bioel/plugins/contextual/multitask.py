@@ -20,14 +20,13 @@ from spacy.training import Example
 from thinc.api import Model
 from thinc.types import Floats2d, FloatsXd
 
+from spacy_bioel.batch import Batch
 from spacy_bioel.doc import GoldSpan, annotated_labels, gold_spans
-from spacy_bioel.entities import Mentions
 from spacy_bioel.errors import BioelError, Warnings
 from spacy_bioel.kb.columns import find_sorted
 from spacy_bioel.kb.gazetteer import Gazetteer
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
-from spacy_bioel.linking.rescoring import Given
 from spacy_bioel.linking.training import gold_mentions
 from spacy_bioel.mentions.model import (
     N_FEATURES,
@@ -49,6 +48,7 @@ from spacy_bioel.plugins.contextual.rescoring import (
     contextual_model,
     forward_over_tokens,
     rescore_pairs,
+    token_ranges,
 )
 from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.text.sentences import begins_sentence
@@ -276,7 +276,7 @@ class MultitaskTraining(dual_encoder.DualEncoderTraining):
         return loss
 
     def encode_gold(
-        self, examples: Sequence[Example], gold: Mentions, string_vectors: Floats2d
+        self, examples: Sequence[Example], gold: Batch, string_vectors: Floats2d
     ) -> tuple[Any, Any, float]:
         batch = _match_names(self.model, gold.docs)
         inputs = (batch, self._targets(examples), string_vectors)
@@ -397,7 +397,7 @@ class MultitaskRescorer(TokenVectorRescorer):
         if self.model.attrs["uses_gazetteer"]:
             self.model.attrs["gazetteer"] = Gazetteer.from_kb(kb)
 
-    def find(self, docs: Iterable[Doc], settings: LinkerSettings) -> Mentions:
+    def find(self, docs: Iterable[Doc], settings: LinkerSettings) -> Batch:
         """Find mentions, labelled with their types. RAISES BioelError: See `encode_documents`."""
         model, docs = self.model, list(docs)
         states = encode_documents(model, docs)
@@ -416,19 +416,20 @@ class MultitaskRescorer(TokenVectorRescorer):
         spans: list[list[Span]] = [[] for _ in docs]
         for owner, (start, end), label in zip(owners.tolist(), bounds_in_doc, labels, strict=True):
             spans[owner].append(Span(docs[owner], start, end, label=label))
-        return Mentions.of(docs, spans, settings, states=states)
+        return Batch.of(docs, spans, settings, states=states)
 
-    def score(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> PairScores:
+    def score(self, generator: CandidateGenerator, batch: Batch) -> PairScores:
         """Score the string candidates, and the concepts that the model proposes."""
         model, kb = self.model, generator.kb
-        states = mentions.states or encode_documents(model, mentions.docs)
-        spans = mentions.token_ranges()
+        states = batch.states or encode_documents(model, batch.docs)
+        spans = token_ranges(batch)
         if "links" not in states:
-            return rescore_pairs(kb, given, lambda m, c: np.zeros(len(m)), temperature=1.0)
+            zeros = lambda mention, _: np.zeros(len(mention))  # noqa: E731
+            return rescore_pairs(kb, batch.candidates, zeros, temperature=1.0)
         if model.attrs["vocabulary"] == "open":
-            strings = dual_encoder.encode_strings(generator, mentions.strings)
+            strings = dual_encoder.encode_strings(generator, batch.strings)
             vectors = compute_from_states(model, "mention_vectors", states, spans, strings)
-            return dual_encoder.rescore_by_vectors(generator, mentions, given, vectors)
+            return dual_encoder.rescore_by_vectors(generator, batch, vectors)
         logits = compute_from_states(model, "class_logits", states, spans)
         log_odds = logits[:, 1:] - logits[:, :1]  # log-odds of each class against NIL
         class_rows = kb.find_all(model.attrs["inventory"].classes)  # -1: concept not in this KB
@@ -438,7 +439,7 @@ class MultitaskRescorer(TokenVectorRescorer):
             best = np.argpartition(-log_odds, k - 1, axis=1)[:, :k]
         owner, concept = np.repeat(np.arange(len(best)), k), class_rows[best.ravel()]
         owner, concept = owner[concept >= 0], concept[concept >= 0]
-        is_allowed = generator.allowed(concept, mentions.labels, owner)
+        is_allowed = generator.allowed(concept, batch.labels, owner)
         owner, concept = owner[is_allowed], concept[is_allowed]
         order = np.argsort(class_rows, kind="stable")
 
@@ -446,4 +447,4 @@ class MultitaskRescorer(TokenVectorRescorer):
             position, is_class = find_sorted(class_rows[order], concept)
             return np.where(is_class, log_odds[mention, order[position]], _NO_CLASS_LOG_ODDS)
 
-        return rescore_pairs(kb, given, pair_log_odds, owner, concept, temperature=1.0)
+        return rescore_pairs(kb, batch.candidates, pair_log_odds, owner, concept, temperature=1.0)

@@ -15,11 +15,10 @@ from thinc.api import Model
 from thinc.types import Floats1d
 from tokenizers import Tokenizer
 
-from spacy_bioel.entities import Mentions
+from spacy_bioel.batch import Batch
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator, LinkerState
-from spacy_bioel.linking.rescoring import Given
 from spacy_bioel.linking.training import NameTraining, gold_mentions
 from spacy_bioel.models.name_encoder import EncoderSource, NameEncoder, Pieces, pieces_model
 from spacy_bioel.models.torch_io import loss_and_gradients
@@ -269,13 +268,13 @@ class RerankerRescorer(WordPieceRescorer):
     layer_name = "pairs"
     prefix = "pairs."
 
-    def score(self, generator: CandidateGenerator, mentions: Mentions, given: Given) -> PairScores:
+    def score(self, generator: CandidateGenerator, batch: Batch) -> PairScores:
         """Score only the string candidates."""
-        kb, spans = generator.kb, mentions.spans
+        kb, spans = generator.kb, batch.spans
 
         def logit(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
             context = self.contextual_layer.attrs["max_pieces"]  # a token has at least one piece
             pairs = make_pairs(kb, spans, mention, concept, context=context)
             return score_pairs(self.contextual_layer, pairs)
 
-        return rescore_pairs(kb, given, logit, temperature=1.0)
+        return rescore_pairs(kb, batch.candidates, logit, temperature=1.0)

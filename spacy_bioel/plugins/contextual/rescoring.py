@@ -18,9 +18,10 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import FloatsXd
 
+from spacy_bioel.batch import Batch
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import name_ngrams
-from spacy_bioel.linking.rescoring import Given, Rescorer
+from spacy_bioel.linking.rescoring import Rescorer
 from spacy_bioel.models.fusion import Fusion, rank
 from spacy_bioel.models.inference import read_tokens
 from spacy_bioel.models.name_encoder import (
@@ -178,6 +179,16 @@ def forward_over_tokens(
     return output, backprop_more_inputs
 
 
+def token_ranges(batch: Batch) -> NDArray[np.int64]:
+    """Return each span's start and end token, counted over all documents. Shape (n, 2)."""
+    offsets = np.cumsum([0, *map(len, batch.docs)]).tolist()
+    ranges = [
+        (offsets[owner] + span.start, offsets[owner] + span.end)
+        for span, owner in zip(batch.spans, batch.owners, strict=True)
+    ]
+    return np.array(ranges, dtype=np.int64).reshape(-1, 2)
+
+
 def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray) -> IntArray:
     """Return, for each mention, the name of its concept with the highest TF-IDF cosine.
 
@@ -225,7 +236,7 @@ class PairScores:
     """
 
     kb: KnowledgeBase
-    string_candidates: Given
+    string_candidates: Sequence[tuple[Candidate, ...]]
     mention: IntArray
     concept: IntArray
     features: NDArray[np.float32]
@@ -258,7 +269,7 @@ class PairScores:
 
 def rescore_pairs(
     kb: KnowledgeBase,
-    string_candidates: Given,
+    string_candidates: Sequence[tuple[Candidate, ...]],
     score: Callable[[IntArray, IntArray], NDArray[np.floating]],
     mention: IntArray = _NO_ROWS,
     concept: IntArray = _NO_ROWS,

@@ -1,4 +1,4 @@
-"""Bulk linking on Spark: `link` for data frames, `link_file` for `bioel link --engine spark`.
+"""Bulk linking on Spark: `link_frame` for data frames, `link_file` for `bioel link --engine spark`.
 
 Each worker process loads the pipeline once from its path. The knowledge base is memory-mapped, so
 the workers on a machine share its memory pages.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _PARQUET, _JSONL = ".parquet", ".jsonl"
 
 
-def link(
+def link_frame(
     frame: DataFrame,
     *,
     model: str,
@@ -76,7 +76,7 @@ def link_file(
     target (str): A new .parquet or .jsonl folder, which gets its name only on success.
     RAISES BioelError: [B192] if pyspark is not installed, [B193] if Spark does not start, [B194] if
         the job fails, [B196] if a format is not supported, [B197] if the target exists; the same
-        errors as `link`.
+        errors as `link_frame`.
     """
     for role, path in (("input", source), ("output", target)):
         if not path.endswith((_PARQUET, _JSONL)):
@@ -86,7 +86,7 @@ def link_file(
     try:
         with _new_folder(spark, target) as temporary:
             documents = _read_frame(spark, source)
-            rows = link(documents, model=model, code=code, batch_size=batch_size)
+            rows = link_frame(documents, model=model, code=code, batch_size=batch_size)
             return _write_frame(rows, temporary, target)
     except BioelError:
         raise

@@ -306,7 +306,7 @@ def test_the_name_encoder_is_not_trained(kb_folder, checkpoint, texts, architect
 
 
 def mention_vectors(linker: Any, docs: list[Doc]) -> np.ndarray:
-    return encode_mentions(linker.model, linker.generator, linker.ranking(docs).mentions)
+    return encode_mentions(linker.model, linker.generator, linker.find(docs))
 
 
 @pytest.mark.slow

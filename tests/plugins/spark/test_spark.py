@@ -14,7 +14,7 @@ from tiny import linking_nlp
 from spacy_bioel.cli import main
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.plugins.spark.spark import link
+from spacy_bioel.plugins.spark.spark import link_frame
 from spacy_bioel.types import Concept
 
 N = 300
@@ -135,7 +135,7 @@ def test_a_worker_that_dies_is_replaced(spark, here, model, tmp_path):
     texts = [(n, row["text"]) for n, row in enumerate(here) if n < 20 and n != 7]
     frame = spark.createDataFrame(texts, "number int, body string").repartition(4)
     fragile = frame.mapInPandas(die_once, frame.schema)
-    rows = link(fragile, model=model, text="body", id="number").collect()
+    rows = link_frame(fragile, model=model, text="body", id="number").collect()
     assert os.path.exists(died)
     found = sorted((int(row.id), row.text, [x.id for x in row.links]) for row in rows)
     assert found == [(n, text, [x["id"] for x in here[n]["links"]]) for n, text in texts]
@@ -155,7 +155,7 @@ def test_the_pipeline_is_loaded_once_in_a_worker(spark, model):
 
     frame = spark.createDataFrame([(str(n), "Narcan") for n in range(12)], "id string, text string")
     for _ in range(2):
-        assert len(link(frame.repartition(6), model=model).collect()) == 12
+        assert len(link_frame(frame.repartition(6), model=model).collect()) == 12
     (row,) = spark.range(1).mapInPandas(ask, "loads long, threads long").collect()
     assert (row.loads, row.threads) == (1, 1)
 
@@ -163,7 +163,7 @@ def test_the_pipeline_is_loaded_once_in_a_worker(spark, model):
 @pytest.mark.slow
 def test_what_the_job_cannot_do(spark, model, source, tmp_path, capsys):
     with pytest.raises(BioelError, match=r"\[B191\] There is no column 'text'; the columns are id"):
-        link(spark.range(1), model=model)
+        link_frame(spark.range(1), model=model)
     out = tmp_path / "out.jsonl"
     assert run("link", tmp_path / "none", source, "-o", out, "--engine", "spark") == 2
     shown = capsys.readouterr().err

@@ -1,0 +1,178 @@
+"""A batch of mentions on its way to their links: columns of equal length, one row per mention.
+
+`linking.link` fills them from left to right: the spans and the strings to look up, the candidates,
+the links. Rules and contextual models read the columns and return new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import chain
+from typing import Any
+
+from spacy.tokens import Doc, Span
+
+from spacy_bioel.doc import long_forms, text_of
+from spacy_bioel.settings import LinkerSettings
+from spacy_bioel.text.normalize import normalize_name, normalize_names, subscripts
+from spacy_bioel.text.sentences import expand_abbreviations
+from spacy_bioel.types import Candidate, Link
+
+LabelledString = tuple[str, str]  # a normalised string and the label of its mention
+Ranked = Mapping[LabelledString, tuple[Candidate, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """The normalised strings to look up for a mention.
+
+    whole (str): The mention, with abbreviations expanded.
+    readings (tuple): Readings as a composite, the likeliest first; each is a tuple of parts.
+    others (tuple[str, ...]): Other strings that rules will ask for, ranked in the same batch.
+    parts_agree (bool): The parts are all right or all wrong, such as genes from one organism.
+    text (str): The string before normalisation.
+    """
+
+    whole: str
+    readings: tuple[tuple[str, ...], ...] = ()
+    others: tuple[str, ...] = ()
+    parts_agree: bool = False
+    text: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> Query:
+        """Return the query for a string that has not been normalised yet."""
+        return cls(normalize_name(text), text=text)
+
+    @property
+    def parts(self) -> list[str]:
+        """The distinct parts of all readings."""
+        return list(dict.fromkeys(chain.from_iterable(self.readings)))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The mentions in a batch of documents, followed by the parts of composite mentions.
+
+    docs (Sequence[Doc]): The documents.
+    spans (Sequence[Span]): The mentions and parts.
+    queries (Sequence[Query]): The strings to look up for each of them.
+    owners (Sequence[int]): Index of the document of each.
+    probabilities (Sequence[float] | None): Probability that each mention is the name in its query;
+        None: the mentions were not found by the dictionary.
+    states (dict | None): Hidden states of the contextual model, if it found the mentions.
+    n_parts (int): Number of spans at the end of `spans` that are parts of composites.
+    candidates (Sequence): Candidates of each mention and part, best first; empty before `rank`.
+    nil_threshold (float): Score that a candidate needs to be linked.
+    links (Sequence[Link]): The decision for each mention; empty before it. From then on, the batch
+        is without parts.
+    """
+
+    docs: Sequence[Doc]
+    spans: Sequence[Span]
+    queries: Sequence[Query]
+    owners: Sequence[int]
+    probabilities: Sequence[float] | None = None
+    states: dict[str, Any] | None = None
+    n_parts: int = 0
+    candidates: Sequence[tuple[Candidate, ...]] = ()
+    nil_threshold: float = 0.0
+    links: Sequence[Link] = ()
+
+    @classmethod
+    def of(
+        cls,
+        docs: Sequence[Doc],
+        spans: Sequence[Sequence[Span]],
+        settings: LinkerSettings,
+        *,
+        states: dict[str, Any] | None = None,
+    ) -> Batch:
+        """Collect the mentions in each document, with their texts as queries."""
+        all_spans: list[Span] = []
+        owners: list[int] = []
+        texts: list[str] = []
+        for doc_index, doc_spans in enumerate(spans):
+            document = text_of(docs[doc_index])
+            forms = long_forms(docs[doc_index]) if settings.abbreviations else None
+            for span in doc_spans:
+                text = span.text
+                for start, end, plain in list(subscripts(text, document))[::-1]:
+                    text = text[:start] + plain + text[end:]
+                if forms:
+                    text = expand_abbreviations(text, partial(forms.at, span.start_char))
+                texts.append(text)
+                all_spans.append(span)
+                owners.append(doc_index)
+        names = normalize_names(texts)
+        queries = [Query(name, text=text) for name, text in zip(names, texts, strict=True)]
+        return cls(docs, all_spans, queries, owners, states=states)
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    @cached_property
+    def n_wholes(self) -> int:
+        """Number of spans at the start of `spans` that are whole mentions."""
+        return len(self.spans) - self.n_parts
+
+    @cached_property
+    def strings(self) -> list[str]:
+        """The normalised mentions, with abbreviations expanded."""
+        return [query.whole for query in self.queries]
+
+    @cached_property
+    def labels(self) -> list[str]:
+        return [span.label_ for span in self.spans]
+
+    def parts(self) -> Batch:
+        """Return the parts of all composites, with the span of the words unique to each part."""
+        spans: list[Span] = []
+        queries: list[Query] = []
+        owners: list[int] = []
+        for span, query, owner in zip(self.spans, self.queries, self.owners, strict=True):
+            for part in query.parts:
+                spans.append(_span_of_part(part, query, span))
+                queries.append(Query(part))
+                owners.append(owner)
+        return Batch(self.docs, spans, queries, owners, n_parts=len(spans))
+
+    def followed_by(self, parts: Batch) -> Batch:
+        """Return the mentions followed by their parts, so that rules see both."""
+        return replace(
+            self,
+            spans=[*self.spans, *parts.spans],
+            queries=[*self.queries, *parts.queries],
+            owners=[*self.owners, *parts.owners],
+            n_parts=len(parts),
+        )
+
+    def without_parts(self) -> Batch:
+        """Return only the mentions, with their candidates."""
+        names = ("spans", "queries", "owners", "candidates") if self.n_parts else ()
+        columns: dict[str, Any] = {name: getattr(self, name)[: self.n_wholes] for name in names}
+        return replace(self, **columns, n_parts=0)
+
+    def links_of_docs(self) -> list[list[Link]]:
+        """Return the links of each document, in the order of its mentions."""
+        links: list[list[Link]] = [[] for _ in self.docs]
+        for owner, link in zip(self.owners, self.links, strict=True):
+            links[owner].append(link)
+        return links
+
+
+def _span_of_part(part: str, query: Query, composite: Span) -> Span:
+    """Return the span of a part, or else of the words unique to it, or else of the composite."""
+    reading = next(reading for reading in query.readings if part in reading)
+    shared = {word for other in reading if other != part for word in other.split()}
+    distinctive = " ".join(word for word in part.split() if word not in shared)
+    text = composite.text.lower()
+    for words in (part, distinctive):
+        if words and words in text:
+            start = composite.start_char + text.find(words)
+            span = composite.doc.char_span(start, start + len(words), label=composite.label_)
+            if span is not None:
+                return span
+    return composite

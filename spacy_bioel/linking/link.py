@@ -1,0 +1,227 @@
+"""Link mentions: rank the candidates for their strings, read the documents, and decide."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from math import exp
+from operator import itemgetter
+
+from spacy.tokens import Span
+
+from spacy_bioel.batch import Batch, LabelledString, Query, Ranked
+from spacy_bioel.explanation import Trace
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.linking.candidates import CandidateGenerator
+from spacy_bioel.linking.find import add_hidden_names
+from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY
+from spacy_bioel.types import Candidate, Link, best_first, is_tied
+
+
+def link(
+    batch: Batch,
+    generator: CandidateGenerator,
+    traces: Sequence[Trace] | None = None,
+    *,
+    nil_threshold: float | None = None,
+) -> tuple[Batch, list[list[Link]]]:
+    """Decide what the mentions of each document are linked to.
+
+    batch (Batch): Mentions from `find_mentions`, with or without their candidates.
+    nil_threshold (float | None): Minimum score of a link; None: as in the settings.
+    RETURNS (tuple): The batch with its links, and the links of each document. If mentions without a
+        concept (NIL) hid unambiguous names, these are linked instead; the batch is then that of the
+        documents with such names.
+    RAISES BioelError: [B497] if rules fail, [B500] if they add a candidate that is not in the
+        knowledge base for its label.
+    """
+    ranked = batch if batch.candidates else rank_candidates(batch, generator)
+    decided = decide(ranked, generator, nil_threshold=nil_threshold)
+    links = decided.links_of_docs()
+    if generator.state.settings.mentions != SPANS_AND_DICTIONARY:
+        return decided, links
+    numbers, revealed = add_hidden_names(decided, generator, traces)
+    if not numbers:
+        return decided, links
+    decided = decide(rank_candidates(revealed, generator), generator, nil_threshold=nil_threshold)
+    for number, of_doc in zip(numbers, decided.links_of_docs(), strict=True):
+        links[number] = of_doc
+    return decided, links
+
+
+def rank_candidates(batch: Batch, generator: CandidateGenerator) -> Batch:
+    """Rank the candidates of mentions, and of the parts of composites, by their strings and, if the
+    linker has a contextual model, by their contexts."""
+    batch, state = rank_by_string(batch, generator), generator.state
+    if state.rescorer is not None and batch.candidates:
+        scores = state.rescorer.score(generator, batch)
+        ranked = scores.rank(state.rescoring, top=state.settings.max_candidates)
+        batch = replace(batch, candidates=ranked)
+    return batch
+
+
+def rank_by_string(batch: Batch, generator: CandidateGenerator) -> Batch:
+    """Rank the candidates of mentions, and of the parts of composites, by their strings.
+
+    All strings are looked up together: those of the mentions and parts, and the others that rules
+    will ask for. Candidates are cached by string and label.
+    """
+    state = generator.state
+    if (parts := batch.parts()).spans:
+        batch = batch.followed_by(generator.rules.prepare(parts))
+    if batch.probabilities is not None and not (state.rescorer or state.alias_table.counts):
+        # The strings are knowledge base names, so no search is needed, and there is no alias table
+        # that could prefer other concepts.
+        pairs = [(string, "") for string in batch.strings]
+        ranked = generator.rank_names(batch.strings)
+    else:
+        pairs = list(zip(batch.strings, batch.labels, strict=True))
+        wanted = set(pairs)
+        for query, label in zip(batch.queries, batch.labels, strict=True):
+            wanted.update((other, label) for other in query.others)
+        ranked = generator.rank(sorted(wanted)) if pairs else {}
+    agreed = agree_in_documents(batch, pairs, ranked, weight=state.settings.coherence)
+    return replace(batch, candidates=agreed)
+
+
+def agree_in_documents(
+    batch: Batch, pairs: Sequence[LabelledString], ranked: Ranked, *, weight: float
+) -> list[tuple[Candidate, ...]]:
+    """Return the candidates of each mention, after `agree_in_document`."""
+    pairs_of_docs: dict[int, dict[LabelledString, None]] = defaultdict(dict)
+    for owner, pair in zip(batch.owners[: batch.n_wholes], pairs, strict=False):
+        pairs_of_docs[owner][pair] = None
+    agreed = {
+        owner: agree_in_document(of_doc, ranked, weight=weight)
+        for owner, of_doc in pairs_of_docs.items()
+    }
+    return [
+        agreed[owner].get(pair) or ranked[pair]
+        for owner, pair in zip(batch.owners, pairs, strict=True)
+    ]
+
+
+def agree_in_document(
+    pairs: Collection[LabelledString], ranked: Ranked, *, weight: float
+) -> dict[LabelledString, tuple[Candidate, ...]]:
+    """Raise the scores of candidates that other mentions in the document share.
+
+    Documents use several names for a concept ("renal impairment", then "renal insufficiency"). The
+    odds of a candidate among the others are multiplied by exp(weight * its best score for another
+    string).
+
+    pairs (Collection): Distinct (normalised string, label) pairs in the document.
+    """
+    support: dict[str, dict[str, float]] = defaultdict(dict)
+    for string, label in pairs:
+        for c in ranked[string, label]:
+            support[c.id][string] = max(support[c.id].get(string, 0.0), c.score)
+    # Two scores suffice: if the best belongs to the string itself, the second-best is used.
+    best_two = {
+        id: sorted(scores.items(), key=itemgetter(1), reverse=True)[:2]
+        for id, scores in support.items()
+    }
+    rescored: list[tuple[Candidate, ...]] = []
+    for string, label in pairs:
+        candidates = ranked[string, label]
+        odds = []
+        for c in candidates:
+            others = [score for other, score in best_two[c.id] if other != string]
+            odds.append(c.score * exp(weight * others[0]) if others else c.score)
+        if odds != (scores := [c.score for c in candidates]):
+            # Their sum is kept: agreement says which concept, not that there is one. Concepts in
+            # different knowledge bases do not compete, so the sum can exceed 1.
+            total = sum(odds) / sum(scores)
+            candidates = tuple(  # dataclasses.replace is several times slower
+                Candidate(c.id, round(min(o / total, 1.0), 4), c.name, c.evidence, c.kb)
+                for c, o in zip(candidates, odds, strict=True)
+            )
+        rescored.append(candidates)
+    return dict(zip(pairs, best_first(rescored), strict=True))
+
+
+def decide(
+    batch: Batch, generator: CandidateGenerator, *, nil_threshold: float | None = None
+) -> Batch:
+    """Let the rules rescore the candidates, and decide what each mention is linked to.
+
+    A mention is NIL if its best candidate scores below the threshold, or as high as the second.
+    The scores of a dictionary name are multiplied by the probability that it is meant here.
+    """
+    settings, rules = generator.state.settings, generator.rules
+    threshold = settings.nil_threshold if nil_threshold is None else nil_threshold
+    batch = rules.rescore(replace(batch, nil_threshold=threshold))
+    candidates = [of_mention[: settings.max_candidates] for of_mention in batch.candidates]
+    parts = iter(candidates[batch.n_wholes :])
+    links = []
+    for number in range(batch.n_wholes):
+        span, query, whole = batch.spans[number], batch.queries[number], candidates[number]
+        part_candidates = {part: next(parts) for part in query.parts}
+        tied = is_tied(whole)
+        if batch.probabilities is not None:
+            probability = batch.probabilities[number]
+            whole = tuple(replace(c, score=round(c.score * probability, 4)) for c in whole)
+        link = decide_one(span, query, whole, part_candidates, nil_threshold=threshold)
+        links.append(replace(link, ids=()) if tied and len(link.ids) == 1 else link)
+    if settings.mentions == BY_DICTIONARY:
+        links = with_labels(links, generator.kb)
+    batch = replace(batch.without_parts(), links=links)
+    pairs = zip(links, rules.facts(batch), strict=True)
+    return replace(batch, links=[replace(one, facts=f) if f else one for one, f in pairs])
+
+
+def decide_one(
+    span: Span,
+    query: Query,
+    candidates: tuple[Candidate, ...],
+    part_candidates: Mapping[str, tuple[Candidate, ...]],
+    *,
+    nil_threshold: float,
+) -> Link:
+    """Decide what a mention is linked to: one concept, several (composite), or none (NIL).
+
+    A composite reading is chosen if its parts are jointly more probable than the whole mention. So
+    a name that contains "and" ("head and neck neoplasms") remains one concept, as do mentions that
+    training texts linked to one concept. If the concept of the whole mention is among the parts,
+    the reading only has to reach the threshold: "CDK4/6" is a name of Cdk4 in flies.
+
+    candidates (tuple): Candidates of the whole mention.
+    part_candidates (Mapping): Candidates of each part of its readings.
+    """
+    whole = candidates
+    whole_ids = ids = tuple(c.id for c in whole[:1] if c.score >= nil_threshold)
+    best = candidates[0].score if candidates else 0.0
+    for reading in query.readings:
+        if not all(part_candidates[part] for part in reading):
+            continue
+        firsts = [part_candidates[part][0] for part in reading]
+        different = {first.id: first for first in firsts}
+        probability = min(first.score for first in firsts)
+        if not query.parts_agree:
+            probability = probability ** len(reading)
+        includes_whole = query.parts_agree and ids == whole_ids and different.keys() >= set(ids)
+        required = nil_threshold if includes_whole else max(best, nil_threshold)
+        if probability > required and len(different) == len(reading):
+            best, ids = probability, tuple(different)
+            others = [c for c in whole if c.id not in different]
+            candidates = (*different.values(), *others)
+    return Link(span.start_char, span.end_char, span.label_, ids, candidates)
+
+
+def with_labels(links: Sequence[Link], kb: KnowledgeBase) -> list[Link]:
+    """Fill in missing link labels, because `doc.ents` cannot hold spans without a label.
+
+    The label comes from the linked concept or, for NIL, from the best candidate (see
+    `KnowledgeBase.labels_of`).
+    """
+    concepts = [next(iter(link.ids or [c.id for c in link.candidates]), "") for link in links]
+    different = list(dict.fromkeys(concepts))
+    rows = kb.find_all(different)
+    label_of = dict.fromkeys(different, kb.title)
+    known_ids = [id for id, row in zip(different, rows.tolist(), strict=True) if row >= 0]
+    label_of |= dict(zip(known_ids, kb.labels_of(rows[rows >= 0]), strict=True))
+    return [
+        link if link.label else replace(link, label=label_of[id])
+        for link, id in zip(links, concepts, strict=True)
+    ]
