@@ -21,7 +21,7 @@ def test_a_rule_that_is_off_has_left_no_result():
     rule = next(rule for rule in rules.RULES if rule.name == "composites")
     assert composites.split_composite("breast and ovarian cancer")
     with off(rule):
-        assert composites.Composites().queries.__globals__["split_composite"]("a and b") == []
+        assert composites.Composites().prepare.__globals__["split_composite"]("a and b") == []
     assert composites.split_composite("breast and ovarian cancer")
 
 

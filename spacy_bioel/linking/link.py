@@ -36,23 +36,23 @@ def link(
     RAISES BioelError: [B497] if rules fail, [B500] if they add a candidate that is not in the
         knowledge base for its label.
     """
-    ranked = batch if batch.candidates else rank_candidates(batch, generator)
-    decided = decide(ranked, generator, nil_threshold=nil_threshold)
+    decided = decide(rank_candidates(batch, generator), generator, nil_threshold=nil_threshold)
     links = decided.links_of_docs()
-    if generator.state.settings.mentions != SPANS_AND_DICTIONARY:
-        return decided, links
-    numbers, revealed = add_hidden_names(decided, generator, traces)
-    if not numbers:
-        return decided, links
-    decided = decide(rank_candidates(revealed, generator), generator, nil_threshold=nil_threshold)
-    for number, of_doc in zip(numbers, decided.links_of_docs(), strict=True):
-        links[number] = of_doc
+    may_hide = generator.state.settings.mentions == SPANS_AND_DICTIONARY
+    numbers, revealed = add_hidden_names(decided, generator, traces) if may_hide else ([], batch)
+    if numbers:
+        ranked = rank_candidates(revealed, generator)
+        decided = decide(ranked, generator, nil_threshold=nil_threshold)
+        for number, of_doc in zip(numbers, decided.links_of_docs(), strict=True):
+            links[number] = of_doc
     return decided, links
 
 
 def rank_candidates(batch: Batch, generator: CandidateGenerator) -> Batch:
     """Rank the candidates of mentions, and of the parts of composites, by their strings and, if the
-    linker has a contextual model, by their contexts."""
+    linker has a contextual model, by their contexts; unless they are ranked already."""
+    if batch.candidates:
+        return batch
     batch, state = rank_by_string(batch, generator), generator.state
     if state.rescorer is not None and batch.candidates:
         scores = state.rescorer.score(generator, batch)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from tiny import linking_nlp
 
+from spacy_bioel.batch import Batch, Query
 from spacy_bioel.evaluation.fit import (
     choose_setting,
     document_folds,
@@ -56,23 +56,6 @@ def make_linker(kb_folder) -> Callable[..., Language]:
     return lambda kb=kb_folder, **others: linking_nlp(kb, **(settings | others))
 
 
-@dataclass
-class Ranked:
-    """A ranking with candidates set by hand."""
-
-    linker: Any
-    ranked: list[list[Link]]
-
-    def links(self, *, nil_threshold: float | None = None) -> list[list[Link]]:
-        threshold = self.linker.cfg["nil_threshold"] if nil_threshold is None else nil_threshold
-        return [[decided(link, threshold) for link in links] for links in self.ranked]
-
-
-def decided(link: Link, nil_threshold: float) -> Link:
-    is_linked = link.candidates[0].score >= nil_threshold
-    return link if is_linked else replace(link, ids=())
-
-
 @pytest.fixture()
 def answering(monkeypatch) -> Callable[..., Any]:
     """Make a detector return these spans, or a linker these candidates, by text."""
@@ -81,11 +64,15 @@ def answering(monkeypatch) -> Callable[..., Any]:
         def scored(docs: Sequence[Doc], **_: Any) -> list[list[Any]]:
             return [list(answers[doc.text]) for doc in docs]
 
-        def ranked(docs: Sequence[Doc]) -> Ranked:
-            return Ranked(pipe, scored(list(docs)))
+        def find(docs: Sequence[Doc], traces: object = None) -> Batch:
+            links = [(i, link) for i, doc in enumerate(docs) for link in answers[doc.text]]
+            spans = [docs[i].char_span(link.start, link.end, link.label) for i, link in links]
+            candidates = [link.candidates for _, link in links]
+            queries, owners = [Query("")] * len(links), [i for i, _ in links]
+            return Batch(docs, spans, queries, owners, candidates=candidates)
 
-        is_linker = hasattr(pipe, "ranking")
-        monkeypatch.setattr(pipe, *(("ranking", ranked) if is_linker else ("score_spans", scored)))
+        is_linker = hasattr(pipe, "link")
+        monkeypatch.setattr(pipe, *(("find", find) if is_linker else ("score_spans", scored)))
         return pipe
 
     return patch

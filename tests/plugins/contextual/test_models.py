@@ -493,13 +493,13 @@ class PreferMentioned(Rescorer):
     is_ready = True
     proposes = False
 
-    def score(self, generator, mentions, given):
+    def score(self, generator, batch):
         def score(mention, concept):
-            docs = [mentions.spans[i].doc.text for i in mention]
+            docs = [batch.spans[i].doc.text for i in mention]
             names = [generator.kb.preferred_name(row) for row in concept.tolist()]
             return np.array([float(n in text) for n, text in zip(names, docs, strict=True)])
 
-        return rescore_pairs(generator.kb, given, score, temperature=0.1)
+        return rescore_pairs(generator.kb, batch.candidates, score, temperature=0.1)
 
 
 @spacy.registry.architectures("test.Mentioned.v1")
