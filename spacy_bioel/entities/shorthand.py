@@ -99,8 +99,11 @@ class Shorthand(EntityRules):
 
     def prepare(self, batch: Batch) -> Sequence[Query]:
         assert self.knowledge is not None
-        kbs = map(self.knowledge.kb_of, batch.labels)
-        wholes = map(self._expanded, batch.strings, kbs)
+        kbs = self.knowledge.linked_kbs(set(batch.labels))
+        wholes = [
+            self._expanded(string, kbs[label]) if label in kbs else string
+            for string, label in zip(batch.strings, batch.labels, strict=True)
+        ]
         return [
             query if query.whole == whole else replace(query, whole=whole)
             for query, whole in zip(batch.queries, wholes, strict=True)
