@@ -266,12 +266,8 @@ def explain_link(
     """Explain a link; `kb` is the knowledge base of its candidates, if it is open."""
     candidates = []
     for c in link.candidates:
-        row = -1 if kb is None else kb.find(c.id)
-        preferred = c.name if kb is None or row < 0 else kb.preferred_name(row)
-        kind = type_name(c.kb, c.id)
-        candidates.append(
-            ExplainedCandidate(c.id, c.name, preferred, c.score, c.evidence, kind=kind)
-        )
+        columns = c.id, c.name, c.preferred_name or c.name, c.score, c.evidence
+        candidates.append(ExplainedCandidate(*columns, kind=type_name(c)))
     # The dictionary labels mentions after it finds them; records are stored by label.
     labelled = Span(span.doc, span.start, span.end, link.label)
     facts = {} if (record := record_of(labelled)) is None else facts_of(labelled, record)

@@ -160,10 +160,22 @@ class Candidate:
     def concept(self) -> Concept:
         """The concept with its names and definition, read from the knowledge base at each access.
 
-        RAISES BioelError: [B320] if the knowledge base is not open in this process, [B337] if it
-            lacks the concept.
+        Of a concept that rules took from elsewhere, such as a pig gene, only the id and the name
+        that matched are known.
+
+        RAISES BioelError: [B320] if the knowledge base is not open in this process.
         """
-        return opened(self.kb)[self.id]
+        source = opened(self.kb)
+        return source[self.id] if self.id in source else Concept(self.id, (self.name or self.id,))
+
+    @property
+    def preferred_name(self) -> str:
+        """The concept's preferred name, or the name that matched if the knowledge base lacks the
+        concept; "" if it is not open in this process."""
+        try:
+            return _name_and_types(self.kb, self.id)[0] or self.name
+        except BioelError:
+            return ""
 
     @property
     def xrefs(self) -> tuple[str, ...]:
@@ -171,8 +183,7 @@ class Candidate:
 
         RAISES BioelError: [B320] if the knowledge base is not open in this process.
         """
-        source = opened(self.kb)
-        return source[self.id].xrefs if self.id in source else ()
+        return self.concept.xrefs
 
 
 def is_tied(candidates: Sequence[Candidate]) -> bool:
@@ -298,23 +309,16 @@ def _name_and_types(fingerprint: str, id: str) -> tuple[str, tuple[str, ...]]:
     return (kb.preferred_name(row), kb.types_of(row)) if row >= 0 else ("", ())
 
 
-def preferred_name(fingerprint: str, id: str) -> str:
-    """Return the preferred name of a concept; "" if it is unknown or its KB is not open."""
-    try:
-        return _name_and_types(fingerprint, id)[0]
-    except BioelError:
-        return ""
-
-
-def type_name(fingerprint: str, id: str) -> str:
+def type_name(candidate: Candidate) -> str:
     """Return the preferred name of a concept's type if the type is a concept of an open KB, such as
     the species of a gene; else ""."""
-    types: tuple[str, ...] = ()
+    types: list[str] = []
     with suppress(BioelError):
-        types = tuple(type for type in _name_and_types(fingerprint, id)[1] if ":" in type)
+        types = [type for type in _name_and_types(candidate.kb, candidate.id)[1] if ":" in type]
     with _OPENED_LOCK:
         kbs = [kb.fingerprint for kb in _OPENED] if types else []
-    return next((name for type in types for kb in kbs if (name := preferred_name(kb, type))), "")
+    in_kbs = (Candidate(type, 0.0, kb=kb) for type in types for kb in kbs)
+    return next(filter(None, (one.preferred_name for one in in_kbs)), "")
 
 
 def releases_of(fingerprint: str) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from spacy_bioel.export.rows import Document, JsonRow, LinkedText, to_row
 from spacy_bioel.files import replacing_file, replacing_folder
 from spacy_bioel.registered import FORMATS, all_names, load_registered, registered_names
 from spacy_bioel.text.normalize import escape_formula, table_line
-from spacy_bioel.types import Link, preferred_name
+from spacy_bioel.types import Link
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -245,7 +245,7 @@ def _brat_lines(text: str, links: Sequence[Link]) -> Iterator[str]:
         offsets = ";".join(f"{start} {end}" for start, end in fragments)
         words = " ".join(on_one_line(text[start:end]) for start, end in fragments)
         yield f"T{number}\t{label} {offsets}\t{words}\n"
-        names = {c.id: preferred_name(c.kb, c.id) or c.name for c in html.linked_candidates(link)}
+        names = {c.id: c.preferred_name or c.name for c in html.linked_candidates(link)}
         for id in link.ids:
             prefix = next((name for ids, name in _BRAT_PREFIXES if ids.fullmatch(id)), "")
             reference = f"N{next(normalizations)}\tReference T{number} {prefix}{id}"

@@ -31,7 +31,7 @@ from spacy_bioel.report import (
     span_rows,
 )
 from spacy_bioel.settings import SPANS_KEY
-from spacy_bioel.types import Candidate, Link, opened, preferred_name, releases_of
+from spacy_bioel.types import Candidate, Link, opened, releases_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -153,7 +153,7 @@ def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator
             "text": text[link.start : link.end],
             "label": link.label,
             "id": "|".join(link.ids) or None,
-            "preferred_name": _join_nonempty([preferred_name(c.kb, c.id) for c in linked]),
+            "preferred_name": _join_nonempty([c.preferred_name for c in linked]),
             "name": _join_nonempty([c.name for c in linked]),
             "score": min((c.score for c in linked), default=None),
             "evidence": _join_nonempty([c.evidence for c in linked]),

@@ -20,7 +20,7 @@ from markupsafe import Markup, escape
 
 from spacy_bioel.explanation import reason_of
 from spacy_bioel.registered import declared_facts
-from spacy_bioel.types import Candidate, preferred_name, type_name
+from spacy_bioel.types import Candidate, type_name
 
 # Addresses of the vocabularies' concept pages, by lower-case prefix.
 _CONCEPT_PAGES = {
@@ -78,8 +78,8 @@ def linked_id(id: str) -> Markup:
 
 def _candidate_names(candidate: Candidate) -> str:
     """Return the preferred name, and the type and the matched name if they say more."""
-    kind, name = type_name(candidate.kb, candidate.id), candidate.name
-    preferred = preferred_name(candidate.kb, candidate.id) or name
+    kind, name = type_name(candidate), candidate.name
+    preferred = candidate.preferred_name or name
     title = f"{preferred} ({kind})" if kind else preferred
     return title if preferred == name else f"{title} (matched: {name})"
 

@@ -35,7 +35,7 @@ from spacy_bioel.explanation import reason_of
 from spacy_bioel.loading import UserCode, find_detector, find_linker, spans_key
 from spacy_bioel.parallel import gpu_in_use, memory_errors, use_one_thread
 from spacy_bioel.registered import declared_facts
-from spacy_bioel.types import AnnotatedText, Link, Mention, preferred_name, type_name
+from spacy_bioel.types import AnnotatedText, Link, Mention, type_name
 
 _Item = TypeVar("_Item")
 Result = TypeVar("Result")
@@ -426,8 +426,7 @@ def _link_row(linked: LinkedText, link: Link, *, xrefs: bool, explain: bool) -> 
         if xrefs:
             values["xrefs"] = list(candidate.xrefs)
         if explain:
-            names = {"preferred": preferred_name, "kind": type_name}
-            named = {key: name_of(candidate.kb, candidate.id) for key, name_of in names.items()}
+            named = {"preferred": candidate.preferred_name, "kind": type_name(candidate)}
             values |= {key: name for key, name in named.items() if name}
         row["candidates"].append(values)
     declared = declared_facts()

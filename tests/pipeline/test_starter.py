@@ -235,4 +235,9 @@ def test_reading_a_property_builds_no_knowledge_base(small_starter):
     assert not small_starter.exists()
     linker: Any = nlp.get_pipe("bioel_linker")
     known = replace(candidate, kb=linker.kb.fingerprint)
-    assert known.concept.names[0] == "Aspirin"
+    assert known.concept.names[0] == known.preferred_name == "Aspirin"
+    assert candidate.preferred_name == ""
+    # Rules may take ids from elsewhere.
+    pig = Candidate("NCBIGene:397208", 0.5, "LALBA", "exact", kb=linker.kb.fingerprint)
+    assert pig.concept == Concept("NCBIGene:397208", ("LALBA",))
+    assert pig.preferred_name == "LALBA" and pig.xrefs == ()
