@@ -244,19 +244,25 @@ def set_links(
         attrs[_ADDED] = [list(key) for key in keys if key not in known]
     probabilities = attrs.get("scores", ())
     spans, records, stored = [], [], []
+    offsets = doc.to_array(["IDX", "LENGTH"]).tolist()  # `char_span` is slower
+    starts = {start: i for i, (start, _) in enumerate(offsets)}
+    ends = {start + length: i for i, (start, length) in enumerate(offsets, start=1)}
     for number, link in enumerate(links):
         key, kb_id = keys[number], "|".join(link.ids) or NIL
-        if (span := doc.char_span(link.start, link.end)) is None:
+        if link.start not in starts or link.end not in ends or link.start >= link.end:
             raise BioelError(Errors.B057.format(start=link.start, end=link.end))
-        # `char_span` takes three times as long if it has to set these.
-        span.label_, span.kb_id_, span.id_ = link.label, kb_id, old_ids.get(key) or spans_key
-        spans.append(span)
+        tokens, span_id = (starts[link.start], ends[link.end]), old_ids.get(key) or spans_key
+        spans.append(Span(doc, *tokens, link.label, kb_id=kb_id, span_id=span_id))
         # Tuples of strings and numbers: the garbage collector skips these, unlike lists.
         candidates = tuple([(c.id, c.score, c.name, c.evidence) for c in link.candidates])
-        record: Record = {"id": kb_id, "candidates": candidates, "facts": dict(link.facts)}
-        record |= {"kb": next((c.kb for c in link.candidates), "") or kb}
-        record["nil_threshold"] = nil_threshold
-        record["probability"] = probabilities[number] if len(probabilities) == len(links) else None
+        record: Record = {
+            "id": kb_id,
+            "candidates": candidates,
+            "facts": dict(link.facts),
+            "kb": next((c.kb for c in link.candidates), "") or kb,
+            "nil_threshold": nil_threshold,
+            "probability": probabilities[number] if len(probabilities) == len(links) else None,
+        }
         records.append(record)
         stored.append([*key, {"id": kb_id, "facts": record["facts"]}])
     attrs |= {_LINKS: stored, _FROM_ENTS: from_ents}

@@ -110,8 +110,6 @@ def agree_in_document(
     Documents use several names for a concept ("renal impairment", then "renal insufficiency"). The
     odds of a candidate among the others are multiplied by exp(weight * its best score for another
     string).
-
-    pairs (Collection): Distinct (normalised string, label) pairs in the document.
     """
     support: dict[str, dict[str, float]] = defaultdict(dict)
     for string, label in pairs:

@@ -31,11 +31,7 @@ class ContextualScores(Protocol):
     features: FloatArray
 
     def rank(self, fusion: Fusion | None, *, top: int) -> list[tuple[Candidate, ...]]:
-        """Return the `top` best candidates of each mention, best first.
-
-        fusion (Fusion | None): Feature weights; None: the default weights.
-        """
-        ...
+        """Return the `top` best candidates of each mention, best first; None: default weights."""
 
 
 class Rescorer:
