@@ -1,7 +1,7 @@
-"""A batch of mentions on its way to their links: columns of equal length, one row per mention.
+"""A batch of mentions on its way to their links, as columns: one row for each mention.
 
-`linking.link` fills them from left to right: the spans and the strings to look up, the candidates,
-the links. Rules and contextual models read the columns and return new ones.
+`linking.find` fills the first columns (spans, and queries: the strings to look up), `linking.link`
+the others (candidates, links). Rules and contextual models read columns and return new ones.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from spacy_bioel.text.normalize import normalize_name, normalize_names, subscrip
 from spacy_bioel.text.sentences import expand_abbreviations
 from spacy_bioel.types import Candidate, Link
 
-LabelledString = tuple[str, str]  # a normalised string and the label of its mention
-Ranked = Mapping[LabelledString, tuple[Candidate, ...]]
+LabelledString = tuple[str, str]  # a normalised string and the label of its mention, if it matters
+Ranked = Mapping[LabelledString, tuple[Candidate, ...]]  # best first
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,13 @@ class Query:
     """The normalised strings to look up for a mention.
 
     whole (str): The mention, with abbreviations expanded.
-    readings (tuple): Readings as a composite, the likeliest first; each is a tuple of parts.
-    others (tuple[str, ...]): Other strings that rules will ask for, ranked in the same batch.
-    parts_agree (bool): The parts are all right or all wrong, such as genes from one organism.
-    text (str): The string before normalisation.
+    readings (tuple): What rules read it as, if it is a composite, the likeliest first; each reading
+        is a tuple of parts: ("breast cancer", "ovarian cancer").
+    others (tuple[str, ...]): Other strings that rules will ask the generator for, such as spellings
+        of a gene; they are ranked in the same batch, so that they are in its cache.
+    parts_agree (bool): The parts are all right or all wrong, such as genes from one organism, so
+        one is as probable as all.
+    text (str): The mention with abbreviations expanded, before normalisation.
     """
 
     whole: str
@@ -54,20 +57,19 @@ class Query:
 
 @dataclass(frozen=True)
 class Batch:
-    """The mentions in a batch of documents, followed by the parts of composite mentions.
+    """The mentions in a batch of documents, followed by the parts of composite mentions while these
+    are ranked and rescored.
 
-    docs (Sequence[Doc]): The documents.
     spans (Sequence[Span]): The mentions and parts.
     queries (Sequence[Query]): The strings to look up for each of them.
     owners (Sequence[int]): Index of the document of each.
-    probabilities (Sequence[float] | None): Probability that each mention is the name in its query;
-        None: the mentions were not found by the dictionary.
-    states (dict | None): Hidden states of the contextual model, if it found the mentions.
-    n_parts (int): Number of spans at the end of `spans` that are parts of composites.
-    candidates (Sequence): Candidates of each mention and part, best first; empty before `rank`.
-    nil_threshold (float): Score that a candidate needs to be linked.
-    links (Sequence[Link]): The decision for each mention; empty before it. From then on, the batch
-        is without parts.
+    probabilities (Sequence[float] | None): For mentions that the dictionary found, the probability
+        that the words mean the name here; None for others.
+    states (dict | None): Hidden states of the contextual model, if that found the mentions.
+    n_parts (int): Number of parts at the end of these columns.
+    candidates (Sequence): Candidates of each mention and part, best first; empty until ranked.
+    nil_threshold (float): Score that a candidate needs to be linked, for rules; set by `decide`.
+    links (Sequence[Link]): The decision for each mention; empty until `decide`.
     """
 
     docs: Sequence[Doc]
@@ -90,7 +92,8 @@ class Batch:
         *,
         states: dict[str, Any] | None = None,
     ) -> Batch:
-        """Collect the mentions in each document, with their texts as queries."""
+        """Collect the mentions in each document, with their texts as queries: abbreviations are
+        expanded as the document defines them, and subscripts written out."""
         all_spans: list[Span] = []
         owners: list[int] = []
         texts: list[str] = []
@@ -99,7 +102,7 @@ class Batch:
             forms = long_forms(docs[doc_index]) if settings.abbreviations else None
             for span in doc_spans:
                 text = span.text
-                for start, end, plain in list(subscripts(text, document))[::-1]:
+                for start, end, plain in list(subscripts(text, document))[::-1]:  # from the end
                     text = text[:start] + plain + text[end:]
                 if forms:
                     text = expand_abbreviations(text, partial(forms.at, span.start_char))
@@ -120,7 +123,7 @@ class Batch:
 
     @cached_property
     def strings(self) -> list[str]:
-        """The normalised mentions, with abbreviations expanded."""
+        """The normalised mentions and parts, with abbreviations expanded."""
         return [query.whole for query in self.queries]
 
     @cached_property
@@ -128,26 +131,20 @@ class Batch:
         return [span.label_ for span in self.spans]
 
     def parts(self) -> Batch:
-        """Return the parts of all composites, with the span of the words unique to each part."""
-        spans: list[Span] = []
-        queries: list[Query] = []
-        owners: list[int] = []
-        for span, query, owner in zip(self.spans, self.queries, self.owners, strict=True):
-            for part in query.parts:
-                spans.append(_span_of_part(part, query, span))
-                queries.append(Query(part))
-                owners.append(owner)
-        return Batch(self.docs, spans, queries, owners, n_parts=len(spans))
+        """Return the parts of all composites, in the order of `Query.parts`."""
+        rows = [
+            (_span_of_part(part, query, span), Query(part), owner)
+            for span, query, owner in zip(self.spans, self.queries, self.owners, strict=True)
+            for part in query.parts
+        ]
+        spans, queries, owners = ([row[i] for row in rows] for i in range(3))
+        return Batch(self.docs, spans, queries, owners, n_parts=len(rows))  # type: ignore[arg-type]
 
     def followed_by(self, parts: Batch) -> Batch:
         """Return the mentions followed by their parts, so that rules see both."""
-        return replace(
-            self,
-            spans=[*self.spans, *parts.spans],
-            queries=[*self.queries, *parts.queries],
-            owners=[*self.owners, *parts.owners],
-            n_parts=len(parts),
-        )
+        names = ("spans", "queries", "owners")
+        columns: dict[str, Any] = {n: [*getattr(self, n), *getattr(parts, n)] for n in names}
+        return replace(self, **columns, n_parts=len(parts))
 
     def without_parts(self) -> Batch:
         """Return only the mentions, with their candidates."""

@@ -211,9 +211,10 @@ def organism_words(text: str) -> list[NamedPlace]:
     matches = pattern.finditer(text)
     places = [(*match.span(), organisms[(match.lastindex or 1) - 1]) for match in matches]
     for match in _CASED_WORD.finditer(text):
-        begins = text[max(0, match.start() - 2) : match.start()].strip() in ("", ".")
-        if animal := animals.get(match[0]) or (begins and animals.get(match[0].lower())):
-            places.append((*match.span(), animal))
+        if animal := animals.get(match[0]) or animals.get(match[0].lower()):
+            before = text[max(0, match.start() - 2) : match.start()].strip()
+            if match[0] in animals or before in ("", "."):
+                places.append((*match.span(), animal))
     return places
 
 

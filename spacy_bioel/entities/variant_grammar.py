@@ -184,12 +184,6 @@ class Rewrite(NamedTuple):
     after: str
 
 
-def _as_range(match: re.Match[str]) -> str:
-    """Return "76_77" for "76/77"; numbers that are not consecutive stay as they are."""
-    sign, first, second = match.groups()
-    return f"{sign}{first}_{sign}{second}" if int(second) == int(first) + 1 else match[0]
-
-
 _INTRONS = ["", "I", "II", "III", "IV", "V"]
 # Rewrites are applied in this order.
 REWRITES = tuple(
@@ -203,7 +197,6 @@ REWRITES = tuple(
         (r"(?<=\d),(?=\d{3}\b)", 0, "", "37,410", "37410"),
         (r"(?:Δ|\bdelta\s?|\bDD)(\d+)\b", re.I, r"del \1 bp", "Δ32", "del 32 bp"),
         (r"(\d)\s(?:to|through)\s(?:nt\s)?(-?\d+)", 0, r"\1_\2", "76 to nt 80", "76_80"),
-        (r"(?<!\d)(-?)(\d+)(?:\sand\s|/)(\d+)", 0, _as_range, "-76 and 77", "-76_-77"),
         (r"(?:\(|^)-([ACGT]+)\b", 0, r"del \1", "-CTT", "del CTT"),
         (r"IVS-?(IV|V|I{1,3})(?=\s?[-+])", 0,
          lambda match: f"IVS{_INTRONS.index(match[1])}", "IVSII+1", "IVS2+1"),

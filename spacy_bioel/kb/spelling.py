@@ -332,9 +332,9 @@ class Misspellings:
 
         A wrong last letter is another ending: "hyperemic" is not a misspelling of "hyperemia".
         """
-        for key in {word, *_deletions(word)}:
-            start = np.searchsorted(self._hashes, hash(key))
-            end = np.searchsorted(self._hashes, hash(key), side="right")
+        keys = np.fromiter(map(hash, {word, *_deletions(word)}), dtype=np.int64)
+        first, last = (self._hashes.searchsorted(keys, side).tolist() for side in ("left", "right"))
+        for start, end in zip(first, last, strict=True):
             for number in self._numbers[start:end].tolist():
                 other = self._words[number]
                 is_ending = len(other) == len(word) and other[-1] != word[-1]

@@ -137,7 +137,9 @@ def add_hidden_names(
     settings, docs = generator.state.settings, batch.docs
     spans: list[list[Span]] = [[] for _ in docs]
     nil: list[list[Span]] = [[] for _ in docs]
-    for owner, span, link in zip(batch.owners, batch.spans, batch.links, strict=True):
+    may_hide = settings.mentions == SPANS_AND_DICTIONARY
+    columns = zip(batch.owners, batch.spans, batch.links, strict=True)
+    for owner, span, link in columns if may_hide else ():
         spans[owner].append(span)
         if not link.ids and generator.types_of(span.label_) != ():
             nil[owner].append(span)

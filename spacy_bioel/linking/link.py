@@ -1,4 +1,16 @@
-"""Link mentions: rank the candidates for their strings, read the documents, and decide."""
+"""Link mentions: `link` is the way of a `Batch` from its strings to their ids.
+
+1. Before it, `linking.find` finds the spans; `Batch.of` expands abbreviations; rules `prepare` the
+   strings to look up, such as the parts of a composite.
+2. `rank_by_string`: the generator searches each knowledge base once for all strings, scores the
+   concepts by the evidence of names and training mentions, leaves out those that the label of the
+   mention does not allow, and caches them by string and label. `agree_in_documents` compares them.
+3. `rank_candidates`: a contextual model, such as a cross-encoder, rescores them by their contexts.
+4. `decide`: rules `rescore` candidates, such as genes by the organisms of the document, and add
+   `facts`, such as the HGVS form of a variant.
+
+After each step, scores have four decimals.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +27,7 @@ from spacy_bioel.explanation import Trace
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.find import add_hidden_names
-from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY
+from spacy_bioel.settings import BY_DICTIONARY
 from spacy_bioel.types import Candidate, Link, best_first, is_tied
 
 
@@ -28,22 +40,22 @@ def link(
 ) -> tuple[Batch, list[list[Link]]]:
     """Decide what the mentions of each document are linked to.
 
-    batch (Batch): Mentions from `find_mentions`, with or without their candidates.
+    Unambiguous names that a NIL hides, as in "patients with NSCLC", are linked instead of it.
+
+    batch (Batch): Mentions from `linking.find`, with or without their candidates.
+    traces (Sequence[Trace] | None): Record which names were hidden.
     nil_threshold (float | None): Minimum score of a link; None: as in the settings.
-    RETURNS (tuple): The batch with its links, and the links of each document. If mentions without a
-        concept (NIL) hid unambiguous names, these are linked instead; the batch is then that of the
-        documents with such names.
-    RAISES BioelError: [B497] if rules fail, [B500] if they add a candidate that is not in the
-        knowledge base for its label.
+    RETURNS (tuple): The batch with its links, and the links of each document. If names were hidden,
+        the batch is only that of the documents with such names.
+    RAISES BioelError: [B497, B500, B503] if rules fail.
     """
     decided = decide(rank_candidates(batch, generator), generator, nil_threshold=nil_threshold)
     links = decided.links_of_docs()
-    may_hide = generator.state.settings.mentions == SPANS_AND_DICTIONARY
-    numbers, revealed = add_hidden_names(decided, generator, traces) if may_hide else ([], batch)
-    if numbers:
+    doc_numbers, revealed = add_hidden_names(decided, generator, traces)
+    if doc_numbers:
         ranked = rank_candidates(revealed, generator)
         decided = decide(ranked, generator, nil_threshold=nil_threshold)
-        for number, of_doc in zip(numbers, decided.links_of_docs(), strict=True):
+        for number, of_doc in zip(doc_numbers, decided.links_of_docs(), strict=True):
             links[number] = of_doc
     return decided, links
 
@@ -64,15 +76,15 @@ def rank_candidates(batch: Batch, generator: CandidateGenerator) -> Batch:
 def rank_by_string(batch: Batch, generator: CandidateGenerator) -> Batch:
     """Rank the candidates of mentions, and of the parts of composites, by their strings.
 
-    All strings are looked up together: those of the mentions and parts, and the others that rules
-    will ask for. Candidates are cached by string and label.
+    The generator gets all strings together: those of the mentions and parts, and the others that
+    rules will ask for.
     """
     state = generator.state
-    if (parts := batch.parts()).spans:
+    if len(parts := batch.parts()):
         batch = batch.followed_by(generator.rules.prepare(parts))
     if batch.probabilities is not None and not (state.rescorer or state.alias_table.counts):
-        # The strings are knowledge base names, so no search is needed, and there is no alias table
-        # that could prefer other concepts.
+        # The dictionary found names, so no search is needed; there is neither a contextual model
+        # nor an alias table that could prefer other concepts.
         pairs = [(string, "") for string in batch.strings]
         ranked = generator.rank_names(batch.strings)
     else:
@@ -88,7 +100,8 @@ def rank_by_string(batch: Batch, generator: CandidateGenerator) -> Batch:
 def agree_in_documents(
     batch: Batch, pairs: Sequence[LabelledString], ranked: Ranked, *, weight: float
 ) -> list[tuple[Candidate, ...]]:
-    """Return the candidates of each mention, after `agree_in_document`."""
+    """Return the candidates of each mention and part, after `agree_in_document`; parts are not
+    evidence for other mentions."""
     pairs_of_docs: dict[int, dict[LabelledString, None]] = defaultdict(dict)
     for owner, pair in zip(batch.owners[: batch.n_wholes], pairs, strict=False):
         pairs_of_docs[owner][pair] = None
@@ -144,8 +157,9 @@ def decide(
 ) -> Batch:
     """Let the rules rescore the candidates, and decide what each mention is linked to.
 
-    A mention is NIL if its best candidate scores below the threshold, or as high as the second.
-    The scores of a dictionary name are multiplied by the probability that it is meant here.
+    A mention is NIL if it has no candidates, if the best scores below the threshold or as high as
+    the second, and if no composite reading is chosen. The scores of names from the dictionary are
+    multiplied by the probability that they are meant here, which decides about no tie.
     """
     settings, rules = generator.state.settings, generator.rules
     threshold = settings.nil_threshold if nil_threshold is None else nil_threshold
@@ -179,13 +193,10 @@ def decide_one(
 ) -> Link:
     """Decide what a mention is linked to: one concept, several (composite), or none (NIL).
 
-    A composite reading is chosen if its parts are jointly more probable than the whole mention. So
-    a name that contains "and" ("head and neck neoplasms") remains one concept, as do mentions that
-    training texts linked to one concept. If the concept of the whole mention is among the parts,
-    the reading only has to reach the threshold: "CDK4/6" is a name of Cdk4 in flies.
-
-    candidates (tuple): Candidates of the whole mention.
-    part_candidates (Mapping): Candidates of each part of its readings.
+    A composite reading is chosen if its parts, which have to be different concepts, are together
+    more probable than the whole mention. So a name that contains "and" ("head and neck neoplasms")
+    remains one concept. If the parts agree, and one is the concept of the whole mention, the
+    reading only has to exceed the threshold: "CDK4/6", which is also a name of Cdk4 in flies.
     """
     whole = candidates
     whole_ids = ids = tuple(c.id for c in whole[:1] if c.score >= nil_threshold)
@@ -208,11 +219,7 @@ def decide_one(
 
 
 def with_labels(links: Sequence[Link], kb: KnowledgeBase) -> list[Link]:
-    """Fill in missing link labels, because `doc.ents` cannot hold spans without a label.
-
-    The label comes from the linked concept or, for NIL, from the best candidate (see
-    `KnowledgeBase.labels_of`).
-    """
+    """Fill in missing labels, which `doc.ents` requires, by the linked or best concept."""
     concepts = [next(iter(link.ids or [c.id for c in link.candidates]), "") for link in links]
     different = list(dict.fromkeys(concepts))
     rows = kb.find_all(different)
