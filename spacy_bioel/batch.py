@@ -33,8 +33,7 @@ class Query:
         is a tuple of parts: ("breast cancer", "ovarian cancer").
     others (tuple[str, ...]): Other strings that rules will ask the generator for, such as spellings
         of a gene; they are ranked in the same batch, so that they are in its cache.
-    parts_agree (bool): The parts are all right or all wrong, such as genes from one organism, so
-        one is as probable as all.
+    parts_agree (bool): The parts are all right or all wrong, such as genes from one organism.
     text (str): The mention with abbreviations expanded, before normalisation.
     """
 
@@ -63,8 +62,8 @@ class Batch:
     spans (Sequence[Span]): The mentions and parts.
     queries (Sequence[Query]): The strings to look up for each of them.
     owners (Sequence[int]): Index of the document of each.
-    probabilities (Sequence[float] | None): For mentions that the dictionary found, the probability
-        that the words mean the name here; None for others.
+    probabilities (Sequence[float] | None): If the dictionary found the mentions, the probability
+        that the words of each mean the name here; not for parts.
     states (dict | None): Hidden states of the contextual model, if that found the mentions.
     n_parts (int): Number of parts at the end of these columns.
     candidates (Sequence): Candidates of each mention and part, best first; empty until ranked.

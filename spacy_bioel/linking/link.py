@@ -1,15 +1,15 @@
 """Link mentions: `link` is the way of a `Batch` from its strings to their ids.
 
 1. Before it, `linking.find` finds the spans; `Batch.of` expands abbreviations; rules `prepare` the
-   strings to look up, such as the parts of a composite.
-2. `rank_by_string`: the generator searches each knowledge base once for all strings, scores the
-   concepts by the evidence of names and training mentions, leaves out those that the label of the
-   mention does not allow, and caches them by string and label. `agree_in_documents` compares them.
-3. `rank_candidates`: a contextual model, such as a cross-encoder, rescores them by their contexts.
-4. `decide`: rules `rescore` candidates, such as genes by the organisms of the document, and add
-   `facts`, such as the HGVS form of a variant.
+   strings to look up, and read composites.
+2. `rank_candidates` calls `rank_by_string`: the generator searches each knowledge base once for all
+   strings, scores the concepts by the evidence of names and training mentions, leaves out those
+   that the label of the mention does not allow, and caches them by string and label. Then
+   `agree_in_documents` compares them, and a contextual model, such as a cross-encoder, ranks them.
+3. `decide`: rules `rescore` candidates, such as genes by the organisms of the document;
+   `decide_one` chooses; rules add `facts`, such as the HGVS form of a variant.
 
-After each step, scores have four decimals.
+Each step rounds scores to four decimals.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ def link(
 ) -> tuple[Batch, list[list[Link]]]:
     """Decide what the mentions of each document are linked to.
 
-    Unambiguous names that a NIL hides, as in "patients with NSCLC", are linked instead of it.
+    If a mention, "patients with NSCLC", ends as NIL and ends with an unambiguous name, the name is
+    linked instead.
 
     batch (Batch): Mentions from `linking.find`, with or without their candidates.
     traces (Sequence[Trace] | None): Record which names were hidden.
     nil_threshold (float | None): Minimum score of a link; None: as in the settings.
-    RETURNS (tuple): The batch with its links, and the links of each document. If names were hidden,
-        the batch is only that of the documents with such names.
+    RETURNS (tuple): The batch with its links, and the links of each document. If names replaced
+        mentions, the batch has only the documents with such names, for explanations of one text.
     RAISES BioelError: [B497, B500, B503] if rules fail.
     """
     decided = decide(rank_candidates(batch, generator), generator, nil_threshold=nil_threshold)
@@ -100,8 +101,7 @@ def rank_by_string(batch: Batch, generator: CandidateGenerator) -> Batch:
 def agree_in_documents(
     batch: Batch, pairs: Sequence[LabelledString], ranked: Ranked, *, weight: float
 ) -> list[tuple[Candidate, ...]]:
-    """Return the candidates of each mention and part, after `agree_in_document`; parts are not
-    evidence for other mentions."""
+    """Return the candidates of each mention and part; only mentions are compared."""
     pairs_of_docs: dict[int, dict[LabelledString, None]] = defaultdict(dict)
     for owner, pair in zip(batch.owners[: batch.n_wholes], pairs, strict=False):
         pairs_of_docs[owner][pair] = None
@@ -121,8 +121,8 @@ def agree_in_document(
     """Raise the scores of candidates that other mentions in the document share.
 
     Documents use several names for a concept ("renal impairment", then "renal insufficiency"). The
-    odds of a candidate among the others are multiplied by exp(weight * its best score for another
-    string).
+    score of a candidate is multiplied by exp(weight * its best score for another string), and all
+    scores of the mention are then divided by how much their sum grew.
     """
     support: dict[str, dict[str, float]] = defaultdict(dict)
     for string, label in pairs:
@@ -136,17 +136,17 @@ def agree_in_document(
     rescored: list[tuple[Candidate, ...]] = []
     for string, label in pairs:
         candidates = ranked[string, label]
-        odds = []
+        raised = []
         for c in candidates:
             others = [score for other, score in best_two[c.id] if other != string]
-            odds.append(c.score * exp(weight * others[0]) if others else c.score)
-        if odds != (scores := [c.score for c in candidates]):
+            raised.append(c.score * exp(weight * others[0]) if others else c.score)
+        if raised != (scores := [c.score for c in candidates]):
             # Their sum is kept: agreement says which concept, not that there is one. Concepts in
             # different knowledge bases do not compete, so the sum can exceed 1.
-            total = sum(odds) / sum(scores)
+            growth = sum(raised) / sum(scores)
             candidates = tuple(  # dataclasses.replace is several times slower
-                Candidate(c.id, round(min(o / total, 1.0), 4), c.name, c.evidence, c.kb)
-                for c, o in zip(candidates, odds, strict=True)
+                Candidate(c.id, round(min(x / growth, 1.0), 4), c.name, c.evidence, c.kb)
+                for c, x in zip(candidates, raised, strict=True)
             )
         rescored.append(candidates)
     return dict(zip(pairs, best_first(rescored), strict=True))
@@ -157,9 +157,9 @@ def decide(
 ) -> Batch:
     """Let the rules rescore the candidates, and decide what each mention is linked to.
 
-    A mention is NIL if it has no candidates, if the best scores below the threshold or as high as
-    the second, and if no composite reading is chosen. The scores of names from the dictionary are
-    multiplied by the probability that they are meant here, which decides about no tie.
+    A mention is NIL if no composite reading is chosen and it has no candidates, the best scores
+    below the threshold, or the two best are tied. The scores of names from the dictionary are
+    multiplied by the probability that they are meant here, after ties are tested.
     """
     settings, rules = generator.state.settings, generator.rules
     threshold = settings.nil_threshold if nil_threshold is None else nil_threshold
@@ -195,8 +195,9 @@ def decide_one(
 
     A composite reading is chosen if its parts, which have to be different concepts, are together
     more probable than the whole mention. So a name that contains "and" ("head and neck neoplasms")
-    remains one concept. If the parts agree, and one is the concept of the whole mention, the
-    reading only has to exceed the threshold: "CDK4/6", which is also a name of Cdk4 in flies.
+    remains one concept. Parts are together as probable as the least probable of them if they
+    agree; otherwise, cautiously, that to the power of their number. "CDK4/6" is also a name of Cdk4
+    in flies: if parts agree, and one is the concept of the whole, the threshold is enough.
     """
     whole = candidates
     whole_ids = ids = tuple(c.id for c in whole[:1] if c.score >= nil_threshold)
