@@ -136,8 +136,8 @@ class Batch:
             for span, query, owner in zip(self.spans, self.queries, self.owners, strict=True)
             for part in query.parts
         ]
-        spans, queries, owners = ([row[i] for row in rows] for i in range(3))
-        return Batch(self.docs, spans, queries, owners, n_parts=len(rows))  # type: ignore[arg-type]
+        spans, queries, owners = [r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows]
+        return Batch(self.docs, spans, queries, owners, n_parts=len(rows))
 
     def followed_by(self, parts: Batch) -> Batch:
         """Return the mentions followed by their parts, so that rules see both."""

@@ -366,8 +366,7 @@ class CandidateGenerator:
         candidates: list[list[Candidate]] = [[] for _ in different]
         for owner, id, score, name in zip(*columns, strict=True):
             candidates[owner].append(Candidate(id, round(score, 4), name, "exact", kb.fingerprint))
-        pairs = ((name, "") for name in different)
-        return dict(zip(pairs, best_first(candidates), strict=True))
+        return dict(zip([(name, "") for name in different], best_first(candidates), strict=True))
 
     def _rank(
         self, wanted: Sequence[LabelledString]

@@ -132,14 +132,14 @@ def add_hidden_names(
 ) -> tuple[list[int], Batch]:
     """Replace the mentions without a concept (NIL) that hide unambiguous names.
 
-    RETURNS (tuple): The indices of the documents with such names, and the mentions in them.
+    RETURNS (tuple): Indices of the documents with such names, and a batch of their mentions.
     """
     settings, docs = generator.state.settings, batch.docs
+    if settings.mentions != SPANS_AND_DICTIONARY:
+        return [], batch
     spans: list[list[Span]] = [[] for _ in docs]
     nil: list[list[Span]] = [[] for _ in docs]
-    may_hide = settings.mentions == SPANS_AND_DICTIONARY
-    columns = zip(batch.owners, batch.spans, batch.links, strict=True)
-    for owner, span, link in columns if may_hide else ():
+    for owner, span, link in zip(batch.owners, batch.spans, batch.links, strict=True):
         spans[owner].append(span)
         if not link.ids and generator.types_of(span.label_) != ():
             nil[owner].append(span)
@@ -152,10 +152,8 @@ def add_hidden_names(
         traces and [traces[i] for i in hiding],
         nil=[scored(docs[i], nil[i], key) for i in hiding],
     )
-    changed = {
-        i: [Span(docs[i], *s[:3]) for s in new]
-        for i, old, new in zip(hiding, before, found, strict=True)
-        if new is not old
-    }
-    mentions = Batch.of([docs[i] for i in changed], list(changed.values()), settings)
-    return list(changed), generator.rules.prepare(mentions)
+    changed = {i: x for i, old, x in zip(hiding, before, found, strict=True) if x is not old}
+    if changed:
+        spans = [[Span(docs[i], *s[:3]) for s in new] for i, new in changed.items()]
+        batch = generator.rules.prepare(Batch.of([docs[i] for i in changed], spans, settings))
+    return list(changed), batch

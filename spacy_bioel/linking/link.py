@@ -52,10 +52,9 @@ def link(
     """
     decided = decide(rank_candidates(batch, generator), generator, nil_threshold=nil_threshold)
     links = decided.links_of_docs()
-    doc_numbers, revealed = add_hidden_names(decided, generator, traces)
+    doc_numbers, named = add_hidden_names(decided, generator, traces)
     if doc_numbers:
-        ranked = rank_candidates(revealed, generator)
-        decided = decide(ranked, generator, nil_threshold=nil_threshold)
+        decided = decide(rank_candidates(named, generator), generator, nil_threshold=nil_threshold)
         for number, of_doc in zip(doc_numbers, decided.links_of_docs(), strict=True):
             links[number] = of_doc
     return decided, links

@@ -424,8 +424,7 @@ class MultitaskRescorer(TokenVectorRescorer):
         states = batch.states or encode_documents(model, batch.docs)
         spans = token_ranges(batch)
         if "links" not in states:
-            zeros = lambda mention, _: np.zeros(len(mention))  # noqa: E731
-            return rescore_pairs(kb, batch.candidates, zeros, temperature=1.0)
+            return rescore_pairs(kb, batch.candidates, lambda m, _: 0.0 * m, temperature=1.0)
         if model.attrs["vocabulary"] == "open":
             strings = dual_encoder.encode_strings(generator, batch.strings)
             vectors = compute_from_states(model, "mention_vectors", states, spans, strings)
