@@ -1,6 +1,6 @@
 """Compare outputs before and after a refactoring: `python -m benchmarks.frozen write FOLDER`.
 
-`write` links some 600 documents with six pipelines and writes a file for each set to FOLDER:
+`write` links some 600 documents with seven pipelines and writes a file for each set to FOLDER:
 mentions, ids, candidates with scores, facts, context, and the decisions of explanations. `compare
 BEFORE AFTER` shows the differences between two such folders and exits with 1 if there are any.
 `digests FOLDER` records the digest of each set in benchmarks/results/frozen.json; `check FOLDER`
@@ -29,11 +29,13 @@ from typing import Annotated, Any
 import spacy
 import typer
 from spacy.language import Language
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example
 
 import spacy_bioel
 from benchmarks.record import RESULTS
+from spacy_bioel.linking.evidence import FEATURES, default_fusion
+from spacy_bioel.models.fusion import Fusion
 
 ROOT = Path(__file__).parents[1]
 FACTS = ("hgvs", "component", "gene")
@@ -96,16 +98,45 @@ def clinical_starter(data: Path, folder: Path) -> Language:
     return spacy_bioel.load(preset="clinical")
 
 
-def two_ontologies(data: Path, folder: Path) -> Language:
-    """Return a dictionary pipeline of HPO and MONDO, joined as in `bioel link kb/hp kb/mondo`."""
+def ontologies(data: Path, folder: Path) -> list[str]:
+    """Build HPO and MONDO, and return their folders."""
     for name, source, options in (
         ("hp", "hp.obo.gz", ["--under", "HP:0000118"]),
         ("mondo", "MONDO-ontology-v2026-05-05.json.zst", []),
     ):
         if not (folder / name).exists():
             bioel("kb", "build", folder / name, data / "names/obo" / source, *options)
+    return [str(folder / "hp"), str(folder / "mondo")]
+
+
+@Language.component("frozen_without_labels")
+def without_labels(doc: Doc) -> Doc:
+    spans = [Span(doc, span.start, span.end) for span in doc.spans["bioel"]]
+    doc.spans["bioel"] = SpanGroup(doc, name="bioel", spans=spans)
+    return doc
+
+
+def unlabelled(data: Path, folder: Path) -> Language:
+    """Return the starter's detector and a linker with its encoder that gets no labels, has both
+    ontologies, and weights of its own."""
+    nlp = spacy_bioel.load(exclude=["bioel_linker"])
+    nlp.add_pipe("frozen_without_labels")
+    kb = ontologies(data, folder)
+    nlp.add_pipe("bioel_linker", config={"kb": kb, "mentions": "spans", "set_ents": False})
+    linker: Any = nlp.get_pipe("bioel_linker")
+    for one in kb:
+        linker.encode_kb(one)
+    linker.set_kb(kb)
+    weights = default_fusion().to_json(FEATURES)
+    weights["direct"] = [0.8 * w + 0.05 for w in weights["direct"]]
+    linker.fusion = Fusion.from_json(weights, FEATURES)
+    return nlp
+
+
+def two_ontologies(data: Path, folder: Path) -> Language:
+    """Return a dictionary pipeline of HPO and MONDO, joined as in `bioel link kb/hp kb/mondo`."""
     nlp = spacy.blank("en", config={"nlp": {"tokenizer": TOKENIZER}})
-    kbs = [str(folder / "hp"), str(folder / "mondo")]
+    kbs = ontologies(data, folder)
     clinical = {"@misc": "spacy-bioel.Notes.v1", "clinical": True, "measurements": True}
     config = {"kb": kbs, "mentions": "dictionary", "dictionary": {"nested": True}}
     nlp.add_pipe("bioel_linker", config=config | {"entities": {"notes": clinical}})
@@ -193,6 +224,7 @@ SETS: dict[str, tuple[Callable[[Path], Texts], Callable[[Path, Path], Language],
     "starter": (abstracts, starter, 3),
     "clinical": (notes, clinical_starter, 2),
     "ontologies": (notes, two_ontologies, 2),
+    "unlabelled": (notes, unlabelled, 4),
     **{name: (embedded, contextual(name), 4) for name in MODELS},
 }
 
