@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.integers import EXACT_LIMIT, LARGEST, whole_numbers, whole_products
-from spacy_bioel.kb.columns import RawFile, entries_of, give_back
+from spacy_bioel.integers import EXACT_LIMIT, LARGEST, packed, whole_numbers, whole_products
+from spacy_bioel.kb.columns import RawFile, give_back
 from spacy_bioel.parallel import even_slices, one_thread_each
 from spacy_bioel.types import FloatArray, IntArray
 
@@ -30,11 +30,12 @@ _EXACT_LIMIT = 1 << 52  # float64 represents all whole numbers up to this
 _RESCORED_PER_BLOCK = 4096  # candidates whose exact scores are computed together
 _QUERIES_PER_BLOCK = 256
 _MIN_QUERIES_PER_THREAD = 16
-_PRODUCTS_PER_BLOCK = 1 << 19  # products that fit into the processor's cache
-_GROUP_SIZE = 16  # only the best row of a group is compared with the current bound
+_ROWS_PER_BLOCK = 1 << 14
+_PRODUCTS_PER_BLOCK = 1 << 18  # products that fit into the processor's cache
+_TRANSPOSED = 1 << 9  # rows whose products are transposed in the cache
+_STRIDE = 8  # step of the sample of rows that shows which scores are high
+_SPARE_ROWS = 16  # rows found, per row wanted, before the best are selected
 _SPARE = 32  # additional candidates for the exact scores, since the first scores use only 8 bits
-_NO_KEY = np.uint64((1 << 64) - 1)  # marks a missing row
-_ROW_BITS = np.uint64((1 << 32) - 1)  # bits of a key that hold the row
 
 
 class CoarseCodes(NamedTuple):
@@ -115,7 +116,6 @@ class ExactIndex:
     """
 
     vectors: QuantizedVectors  # unit rows, possibly mapped
-    block_rows: int = 16384  # maximum number of rows in a block
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -141,43 +141,68 @@ class ExactIndex:
 
     def _candidates(self, queries: FloatArray, *, width: int) -> IntArray:
         """Return the best rows, by the first eight bits; -1 for none. Shape (n_queries, width)."""
-        n, n_queries = len(self), len(queries)
-        size = max(1, min(self.block_rows, n, _PRODUCTS_PER_BLOCK // n_queries))
-        best = np.full((n_queries, width), _NO_KEY)
-        # Lower bound for each query, exclusive, since later rows lose ties.
-        bound = np.full(n_queries, -np.inf, np.float32)
-        # Rows above the bound are collected before they are merged into `best`: sorting is slow.
-        query, keys = np.zeros(0, np.uint16), np.zeros(0, np.uint64)
-        whole = whole_numbers(queries, largest=LARGEST)[0]
-        for start, sums in _products(self.vectors.codes, whole, block_rows=size):
-            products = sums.astype(np.float32, copy=False)
-            products *= self.vectors.scales[start : start + len(products), None]
-            highest = _highest_of_groups(products)
-            if len(highest) >= width and not np.isfinite(bound).all():
-                # For each query, at least `width` rows have this score or a higher score.
-                reached = np.partition(highest, -width, axis=0)[-width]
-                bound = np.maximum(bound, np.nextafter(reached, np.float32(-np.inf)))
-            new_query, row, score = _above(products, highest, bound)
-            query = np.append(query, new_query.astype(np.uint16))
-            keys = np.append(keys, _sort_keys(score, start + row))
-            if len(keys) > 2 * width * n_queries:
-                best = _merge_keys(best, query, keys)
-                # The score of `_NO_KEY` is NaN, which fmax ignores.
-                bound = np.fmax(bound, _scores_of_keys(best[:, -1]))
-                query, keys = query[:0], keys[:0]
-        best = _merge_keys(best, query, keys)
-        return np.where(best == _NO_KEY, -1, (best & _ROW_BITS).astype(np.int64))
+        whole, vectors = whole_numbers(queries, largest=LARGEST)[0], self.vectors
+        query, row = _nearest(vectors.codes, whole, vectors.scales, sampled=width, most=width)
+        best = np.full((len(queries), width), -1, np.int64)
+        best[query, np.arange(len(query)) - np.searchsorted(query, query)] = row
+        return best
+
+
+def _nearest(
+    codes: NDArray[np.int8],
+    queries: FloatArray,
+    scales: FloatArray | None = None,
+    *,
+    sampled: int,
+    most: int,
+) -> tuple[IntArray, IntArray]:
+    """Find the rows with the highest products for each query, sorted by query, best first.
+
+    queries (FloatArray): Whole numbers. Shape (n_queries, dim).
+    scales (FloatArray | None): Factor of each row's products. Shape (n,).
+    sampled (int): Rows score at least as high as the row at this place among every eighth row.
+    most (int): Maximum number of rows for a query; the lower row wins ties.
+    RETURNS (tuple): Query and row of each. Shape (n_found,) each.
+    """
+    sample = np.empty((len(queries), len(codes[::_STRIDE])), np.float32)
+    of_sample = scales if scales is None else scales[::_STRIDE]
+    for start, products in _products(codes[::_STRIDE], queries, of_sample, block_rows=_TRANSPOSED):
+        sample[:, start : start + len(products)] = products.T
+    bound = np.full(len(queries), -EXACT_LIMIT - 1, np.float32)
+    if sample.shape[1] >= sampled:
+        sample.partition(-sampled, axis=1)
+        bound = sample[:, -sampled].copy()
+    query, row, score = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)
+    size = max(1, min(_ROWS_PER_BLOCK, _PRODUCTS_PER_BLOCK // len(queries)))
+    for start, products in _products(codes, queries, scales, block_rows=size):
+        found = np.flatnonzero(products >= bound.astype(products.dtype))
+        new_row, new_query = np.divmod(found, len(queries))
+        query, row = np.append(query, new_query), np.append(row, new_row + start)
+        score = np.append(score, products.reshape(-1)[found])
+        if start + size >= len(codes) or len(query) > _SPARE_ROWS * most * len(queries):
+            order = np.lexsort((-score, query))  # stable, so the lower row wins ties
+            place = np.arange(len(order)) - np.searchsorted(query[order], query[order])
+            full = order[place == most - 1]  # the last row that is kept; later rows lose ties
+            bound[query[full]] = np.nextafter(score[full], np.float32(np.inf))
+            order = order[place < most]
+            query, row, score = query[order], row[order], score[order]
+    return query, row
 
 
 def _products(
-    codes: NDArray[np.int8], queries: FloatArray, *, block_rows: int
-) -> Iterator[tuple[int, NDArray]]:
+    codes: NDArray[np.int8], queries: FloatArray, scales: FloatArray | None, *, block_rows: int
+) -> Iterator[tuple[int, FloatArray]]:
     """Multiply codes by queries of whole numbers, shape (n_queries, dim), block by block.
 
-    YIELDS (tuple): First row of a block, and its products.
+    YIELDS (tuple): First row of a block, and its products, times the scales of the rows.
     """
+    matrix = packed(queries)
     for start in range(0, len(codes), block_rows):
-        yield start, whole_products(codes[start : start + block_rows], queries)
+        products = whole_products(codes[start : start + block_rows], matrix)
+        if scales is not None:
+            products = products.astype(np.float32, copy=False)
+            products *= scales[start : start + len(products), None]
+        yield start, products
 
 
 def checked_queries(queries: FloatArray, vectors: QuantizedVectors) -> FloatArray:
@@ -229,81 +254,12 @@ def _exact_scores(
     return scores.reshape(rows.shape)
 
 
-def _above(
-    products: FloatArray, highest: FloatArray, bound: FloatArray
-) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return the query, row and value of each score in a block above its query's bound.
-
-    products (FloatArray): Contiguous. Shape (n_rows, n_queries).
-    highest (FloatArray): Result of `_highest_of_groups`.
-    """
-    n_rows, n_queries = products.shape
-    group, query = np.divmod(np.flatnonzero(highest > bound), n_queries)
-    first = group * (_GROUP_SIZE * n_queries) + query
-    positions = first[:, None] + np.arange(_GROUP_SIZE) * n_queries
-    scores = products.reshape(-1).take(positions, mode="clip")
-    kept = np.flatnonzero(scores > bound[query][:, None])
-    entry, row_in_group = np.divmod(kept, _GROUP_SIZE)
-    query, row = query[entry], group[entry] * _GROUP_SIZE + row_in_group
-    is_row = row < n_rows
-    return query[is_row], row[is_row], scores.reshape(-1)[kept][is_row]
-
-
-def _merge_keys(
-    best: NDArray[np.uint64], query: NDArray[np.uint16], keys: NDArray[np.uint64]
-) -> NDArray[np.uint64]:
-    """Merge each query's old and new keys, and return the best keys, ascending.
-
-    Sorting numbers is ten times as fast as sorting positions by two keys.
-    """
-    n_queries, width = best.shape
-    order = np.argsort(query, kind="stable")
-    counts = np.bincount(query, minlength=n_queries)
-    column = entries_of(np.full(n_queries, width), counts)[1]
-    table = np.full((n_queries, width + counts.max(initial=0)), _NO_KEY)
-    table[:, :width] = best
-    table[query[order], column] = keys[order]
-    table.sort(axis=1)
-    return table[:, :width]
-
-
-def _highest_of_groups(products: FloatArray) -> FloatArray:
-    """Return the highest score of each group of rows, and of the remaining rows (-inf if none).
-
-    products (FloatArray): Shape (n, n_queries); returns shape (n // group + 1, n_queries).
-    """
-    n_groups, n_queries = len(products) // _GROUP_SIZE, products.shape[1]
-    n_grouped = n_groups * _GROUP_SIZE
-    groups = products[:n_grouped].reshape(n_groups, _GROUP_SIZE, n_queries)
-    remaining = products[n_grouped:].max(axis=0, keepdims=True, initial=-np.inf)
-    return np.concatenate([groups.max(axis=1), remaining])
-
-
-def _sort_keys(scores: FloatArray, rows: IntArray) -> NDArray[np.uint64]:
-    """Return sort keys of rows: lower for a higher score, then for a lower row."""
-    score_bits = _reverse_order(scores.view(np.uint32)).astype(np.uint64) << np.uint64(32)
-    return score_bits | rows.astype(np.uint64)
-
-
-def _scores_of_keys(keys: NDArray[np.uint64]) -> FloatArray:
-    """Return the scores in sort keys; NaN for `_NO_KEY`."""
-    return _reverse_order((keys >> np.uint64(32)).astype(np.uint32)).view(np.float32)
-
-
-def _reverse_order(bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Map float32 bits to integers in reverse order, and back."""
-    # Read as integers, positive floats are in ascending order, and negative floats in descending.
-    return np.where(bits >> np.uint32(31), bits, ~bits & np.uint32((1 << 31) - 1))
-
-
 # Below this number of vectors, exact search is just as fast.
 MIN_COARSE_NAMES = 1 << 15
 _SAMPLED_VECTORS = 1 << 14  # vectors used to compute the components
 _VECTORS_PER_BLOCK = 1 << 14  # vectors projected together
 _RESIDUAL_SHARE = 0.4  # expected contribution to a product, as a share of the residual's length
 _NEAR_PER_CANDIDATE = 4  # vectors with near codes to find per candidate
-_CODES_STRIDE = 8  # step of a sample of codes that determines which codes are near
-_CODES_PER_BLOCK = 1 << 12  # codes that fit into the processor's cache
 
 
 def coarse_codes_of(vectors: QuantizedVectors) -> CoarseCodes | None:
@@ -341,7 +297,13 @@ class TwoStageIndex(ExactIndex):
 
     def _candidates(self, queries: FloatArray, *, width: int) -> IntArray:
         """Return the best rows with near codes, using the first eight bits; -1 for none."""
-        query, row = self._near_codes(queries, n=_NEAR_PER_CANDIDATE * width)
+        assert self.vectors.coarse is not None  # `choose_index` has checked this
+        codes, projection = self.vectors.coarse
+        # In float64, so that rounding does not depend on the other queries.
+        projected = queries.astype(np.float64) @ projection
+        wanted = whole_numbers(projected, largest=LARGEST)[0].astype(np.float32)
+        n = _NEAR_PER_CANDIDATE * width
+        query, row = _nearest(codes, wanted, sampled=n // _STRIDE, most=_SPARE_ROWS * n)
         bounds = np.searchsorted(query, np.arange(len(queries) + 1))
         best = np.full((len(queries), width), -1, np.int64)
         largest = EXACT_LIMIT // (LARGEST * queries.shape[1])
@@ -353,20 +315,3 @@ class TwoStageIndex(ExactIndex):
                 rows = rows[np.argpartition(scores, -width)[-width:]]
             best[i, : len(rows)] = rows
         return best
-
-    def _near_codes(self, queries: FloatArray, *, n: int) -> tuple[IntArray, IntArray]:
-        """Return the query and row of roughly the n nearest codes per query, sorted by query."""
-        assert self.vectors.coarse is not None  # `choose_index` has checked this
-        codes, projection = self.vectors.coarse
-        # In float64, so that rounding does not depend on the other queries.
-        projected = queries.astype(np.float64) @ projection
-        wanted = whole_numbers(projected, largest=LARGEST)[0].astype(np.float32)
-        sample = whole_products(wanted, codes[::_CODES_STRIDE].copy())
-        nth = max(0, sample.shape[1] - n // _CODES_STRIDE)
-        bound = np.partition(sample, nth, axis=1)[:, nth]
-        positions = []
-        for start, products in _products(codes, wanted, block_rows=_CODES_PER_BLOCK):
-            positions.append(np.flatnonzero(products >= bound) + start * len(queries))
-        row, query = np.divmod(np.concatenate(positions), len(queries))
-        by_query = np.argsort(query, kind="stable")
-        return query[by_query], row[by_query]

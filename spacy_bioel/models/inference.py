@@ -6,8 +6,8 @@ quantised: then products are those of whole numbers (see `integers`).
 
 A tok2vec is a listener to a `tok2vec` pipe, or part of the model. Tokens with identical features
 are embedded once per batch, and the layers of spaCy's CNN run in NumPy, whose matrix products take
-a third of the time that thinc's take. Nothing is cached between calls, because weights may change.
-If any layer is not recognised, the tok2vec's own `predict` runs instead.
+a third of the time that thinc's take. Only rounded weights are cached, and used again if the
+weights have not changed. If any layer is not recognised, the tok2vec's own `predict` runs instead.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def tag_logits(
 ) -> FloatArray:  # fmt: skip
     """Score all tags (see `models.networks.TagScorer.forward`)."""
     tokens = add_matches(weights, tokens, spans, words)
-    output = maybe_quantized(weights["output.weight"], quantized)
+    output = maybe_quantized(weights["output.weight"].copy(), quantized)
     return linear(tokens, output, weights["output.bias"])
 
 

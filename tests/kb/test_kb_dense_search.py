@@ -66,7 +66,7 @@ def test_more_wanted_than_there_is_and_nothing_to_search():
 
 
 @pytest.mark.parametrize("block_rows", [37, 512, 5000])
-def test_same_as_sorting_all_scores(block_rows):
+def test_same_as_sorting_all_scores(block_rows, monkeypatch):
     random = np.random.default_rng(0)
     numbers = random.standard_normal((3000, 16))
     numbers[::3] = numbers[0]  # a thousand ties
@@ -75,7 +75,8 @@ def test_same_as_sorting_all_scores(block_rows):
     queries = random.standard_normal((100, 16)).astype(np.float32)
     exact = (queries.astype(np.float64) @ stored.T).astype(np.float32)
     expected = np.argsort(-exact, axis=1, kind="stable")[:, :10]
-    index = ExactIndex(vectors, block_rows=block_rows)
+    monkeypatch.setattr("spacy_bioel.kb.vectors._ROWS_PER_BLOCK", block_rows)
+    index = ExactIndex(vectors)
     rows, scores = index.search(queries, 10)
     assert (rows == expected).all()
     assert scores == pytest.approx(np.take_along_axis(exact, expected, axis=1), rel=1e-6)
