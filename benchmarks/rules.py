@@ -237,9 +237,9 @@ RULES = [
     Rule("spelling of queries", 8,
          {"linking.candidates.CandidateGenerator._corrected":
          lambda self, query: query}, ranks=True),
-    Rule("coherence: agreement in a document", 45,
-         {"linking.link.agree_in_document":
-          lambda pairs, ranked, weight: {pair: ranked[pair] for pair in pairs}}, GENES),
+    Rule("coherence: agreement in a document", 36,
+         {"linking.link.agree_in_documents":
+          lambda batch, pairs, ranked, weight: [ranked[pair] for pair in pairs]}, GENES),
     Rule("ties are NIL", 4, {"linking.link.is_tied": lambda candidates: False}, GENES),
     Rule("dictionary: adjectives.json", 9, {"dictionary.lookup._may_be_adjective":
          lambda *_: False}, ("hpo",)),

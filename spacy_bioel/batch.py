@@ -115,7 +115,7 @@ class Batch:
     def __len__(self) -> int:
         return len(self.spans)
 
-    @cached_property
+    @property
     def n_wholes(self) -> int:
         """Number of spans at the start of `spans` that are whole mentions."""
         return len(self.spans) - self.n_parts

@@ -7,7 +7,7 @@ This ensures that explanations always agree with decisions.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -122,6 +122,9 @@ class Trace:
         words = self.doc[start:end]
         offsets = words.start_char, words.end_char
         return Considered(*offsets, words.text, label, round(probability, 4), is_mention, why, name)
+
+
+Traces = Sequence[Trace] | None  # of each document; None: nothing is to be explained
 
 
 Features = tuple[tuple[str, float], ...]  # (name, value) pairs

@@ -228,17 +228,11 @@ def _add_spans(
         best = max(here, key=lambda c: c.probability, default=None)
         label = best.label if best is not None else ""
         spans.append(Span(span.doc, span.start, span.end, label=label))
-    probabilities = batch.probabilities
-    if probabilities is not None:
-        probabilities = [*probabilities, *[1.0] * len(spans)]
     more = generator.rules.prepare(Batch.of(batch.docs, [spans], generator.state.settings))
-    return Batch(
-        batch.docs,
-        [*batch.spans, *spans],
-        [*batch.queries, *more.queries],
-        [0] * (len(batch) + len(spans)),
-        probabilities,
-    )
+    columns: Any = {"n_parts": 0, "states": None, "candidates": ()}
+    if batch.probabilities is not None:
+        columns["probabilities"] = [*batch.probabilities, *[1.0] * len(spans)]
+    return replace(batch.followed_by(more), **columns)
 
 
 def _explain_mentions(

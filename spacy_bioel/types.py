@@ -31,6 +31,7 @@ CHEMICAL = "Chemical"
 GENE = "Gene"
 SPECIES = "Species"
 VARIANT = "Variant"
+DECIMALS = 4  # decimals of a candidate's score
 # Prefix of organism ids. A type with this prefix is the species of a gene.
 ORGANISM = "NCBITaxon:"
 # Types of organisms that live in a host. Texts mention their genes together with the organism name.
@@ -332,6 +333,19 @@ def releases_of(fingerprint: str) -> tuple[str, ...]:
 # A span that may be a mention: start token, end token (exclusive), label, and probability (1 for
 # words in the user's `include` setting).
 ScoredSpan = tuple[int, int, str, float]
+SpansOfDocs = Sequence[list[ScoredSpan]]  # the spans in each document of a batch
+
+
+def candidates_of(n: int, kb: str, *columns: Iterable[Any]) -> list[tuple[Candidate, ...]]:
+    """Make the candidates of n mentions, in the order of the rows.
+
+    kb (str): Fingerprint of their knowledge base.
+    columns (Iterable): Of each row, the mention, the id, the score, the name and the evidence.
+    """
+    candidates: list[list[Candidate]] = [[] for _ in range(n)]
+    for mention, id, score, name, evidence in zip(*columns, strict=True):
+        candidates[mention].append(Candidate(id, round(score, DECIMALS), name, evidence, kb))
+    return list(map(tuple, candidates))
 
 
 def best_first(candidates: Iterable[Iterable[Candidate]]) -> list[tuple[Candidate, ...]]:

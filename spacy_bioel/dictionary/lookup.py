@@ -43,7 +43,7 @@ from spacy_bioel.dictionary.written_forms import (
     is_common_word,
 )
 from spacy_bioel.doc import long_forms, text_of
-from spacy_bioel.explanation import Considered, Trace
+from spacy_bioel.explanation import Considered, Trace, Traces
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.columns import find_sorted, offsets_of, positions_of
 from spacy_bioel.kb.gazetteer import NEGATIONS, BagsOfWords, stem_key
@@ -155,7 +155,7 @@ class DictionaryLookup:
         *,
         forms_of: FormsOf = long_forms,
         why_other: WhyOther | None = None,
-        traces: Sequence[Trace] | None = None,
+        traces: Traces = None,
     ) -> list[list[FoundName]]:
         """Find the names in each document, from left to right.
 
@@ -163,7 +163,7 @@ class DictionaryLookup:
 
         forms_of (Callable): Returns the short forms in a document with their long forms.
         why_other (Callable | None): Explains why spans in a document cannot be names.
-        traces (Sequence[Trace] | None): One for each document, to record the spans considered.
+        traces (Traces): One for each document, to record the spans considered.
         """
         names: list[list[FoundName]] = [[] for _ in docs]
         if not docs:

@@ -20,7 +20,7 @@ from spacy.lang.en.stop_words import STOP_WORDS
 from spacy.tokens import Doc
 
 from spacy_bioel.doc import long_forms, normalized_tokens, text_of, texts_of
-from spacy_bioel.explanation import Trace
+from spacy_bioel.explanation import Traces
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.gazetteer import Gazetteer, KeyArray, KeyMasks, MaskArray
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -31,7 +31,7 @@ from spacy_bioel.text.normalize import (
     normalize_names,
     on_one_line,
 )
-from spacy_bioel.types import CHEMICAL, GENE, ORGANISM, BoolArray, IntArray, ScoredSpan
+from spacy_bioel.types import CHEMICAL, GENE, ORGANISM, BoolArray, IntArray, ScoredSpan, SpansOfDocs
 
 MIN_NAME_LENGTH = 3  # characters in a name; acronyms may have one fewer
 MAX_ACRONYM_LENGTH = 6  # characters; the case of longer names in capitals is ignored
@@ -240,9 +240,9 @@ class UnambiguousNames:
     def add_to(
         self,
         docs: Sequence[Doc],
-        spans: Sequence[list[ScoredSpan]],
+        spans: SpansOfDocs,
         excluded: Sequence[Collection[str]],
-        traces: Sequence[Trace] | None = None,
+        traces: Traces = None,
         *,
         nil: Sequence[Collection[ScoredSpan]] = (),
     ) -> list[list[ScoredSpan]]:

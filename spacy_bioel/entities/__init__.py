@@ -23,9 +23,9 @@ from spacy.tokens import Doc
 from spacy.util import filter_spans
 
 from spacy_bioel.batch import Batch, LabelledString, Query, Ranked
-from spacy_bioel.explanation import Trace
+from spacy_bioel.explanation import Traces
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.types import Candidate, ScoredSpan
+from spacy_bioel.types import Candidate, ScoredSpan, SpansOfDocs
 
 RULE_PROBABILITY = 0.9  # of mentions that rules find by their context
 
@@ -92,15 +92,10 @@ class EntityRules:
         bound.knowledge = knowledge
         return bound
 
-    def find(
-        self,
-        docs: Sequence[Doc],
-        spans: Sequence[list[ScoredSpan]],
-        traces: Sequence[Trace] | None,
-    ) -> Sequence[list[ScoredSpan]]:
+    def find(self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces) -> SpansOfDocs:
         """Add, drop or widen spans in each document. `add_spans` may help.
 
-        traces (Sequence[Trace] | None): Traces in which to record the reasons that explanations
+        traces (Traces): Traces in which to record the reasons that explanations
             show.
         """
         return spans

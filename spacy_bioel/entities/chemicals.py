@@ -14,10 +14,10 @@ from spacy.tokens import Doc
 from spacy_bioel.batch import Batch, Query
 from spacy_bioel.doc import SpansByToken, long_forms, text_of
 from spacy_bioel.entities import EntityRules
-from spacy_bioel.explanation import Trace
+from spacy_bioel.explanation import Traces
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.text.sentences import find_forms, is_short_form
-from spacy_bioel.types import CHEMICAL, ScoredSpan
+from spacy_bioel.types import CHEMICAL, ScoredSpan, SpansOfDocs
 
 _BRACKETED_FORM = re.compile(r"(?<=\w)\s?[(\[]([^\s()\[\],;]{2,10})[)\],;]")
 # Measures, routes, doses and places: "cisplatin (IC50)", "aspirin (PO)".
@@ -37,10 +37,7 @@ class Chemicals(EntityRules):
     needs_label = True
 
     def find(
-        self,
-        docs: Sequence[Doc],
-        spans: Sequence[list[ScoredSpan]],
-        traces: Sequence[Trace] | None,
+        self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces
     ) -> list[list[ScoredSpan]]:
         return [self._with_short_forms(*pair) for pair in zip(docs, spans, strict=True)]
 

@@ -13,9 +13,9 @@ from spacy.tokens import Doc
 from spacy_bioel.batch import Batch, Query
 from spacy_bioel.doc import likeliest, text_of
 from spacy_bioel.entities import EntityRules
-from spacy_bioel.explanation import Trace
+from spacy_bioel.explanation import Traces
 from spacy_bioel.text.normalize import PREPOSITIONS, normalize_names
-from spacy_bioel.types import ScoredSpan
+from spacy_bioel.types import ScoredSpan, SpansOfDocs
 
 _MAX_READINGS = 4
 _BRACKET_CONTENT = re.compile(r"\s?[(\[][^()\[\]]*[)\]]")
@@ -263,10 +263,7 @@ class Composites(EntityRules):
     _family_labels = frozenset({"Gene", "Disease", "Species"})
 
     def find(
-        self,
-        docs: Sequence[Doc],
-        spans: Sequence[list[ScoredSpan]],
-        traces: Sequence[Trace] | None,
+        self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces
     ) -> list[list[ScoredSpan]]:
         widened = []
         for i, (doc, doc_spans) in enumerate(zip(docs, spans, strict=True)):

@@ -48,7 +48,7 @@ from spacy_bioel.entities.usual_names import (
     with_proteins,
     with_usual_names,
 )
-from spacy_bioel.explanation import Trace
+from spacy_bioel.explanation import Traces
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.types import (
@@ -57,6 +57,7 @@ from spacy_bioel.types import (
     Candidate,
     Link,
     ScoredSpan,
+    SpansOfDocs,
     best_first,
 )
 
@@ -93,10 +94,7 @@ class Genes(EntityRules):
         self.usual_names, self.other_organisms = usual_names, other_organisms
 
     def find(
-        self,
-        docs: Sequence[Doc],
-        spans: Sequence[list[ScoredSpan]],
-        traces: Sequence[Trace] | None,
+        self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces
     ) -> list[list[ScoredSpan]]:
         if self.knowledge is None or GENE not in self.knowledge.vocabularies:
             return list(spans)

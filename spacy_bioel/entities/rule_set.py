@@ -22,12 +22,12 @@ from spacy_bioel.batch import Batch, Query
 from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.entities import EntityRules, LinkerKnowledge
 from spacy_bioel.errors import BioelError, Errors, shortened
-from spacy_bioel.explanation import Trace
+from spacy_bioel.explanation import Traces
 from spacy_bioel.registered import declared_facts
 from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.text.normalize import subscripts
 from spacy_bioel.text.sentences import LongForms
-from spacy_bioel.types import Candidate, ScoredSpan
+from spacy_bioel.types import Candidate, ScoredSpan, SpansOfDocs
 
 # Names that facts cannot have: link fields in tables and JSON, and Span extensions.
 _RESERVED_FACTS = frozenset(
@@ -130,8 +130,8 @@ class RuleSet:
     def find(
         self,
         docs: Sequence[Doc],
-        spans: Sequence[list[ScoredSpan]],
-        traces: Sequence[Trace] | None = None,
+        spans: SpansOfDocs,
+        traces: Traces = None,
         *,
         already_run: Sequence[Collection[str]] = (),
     ) -> list[list[ScoredSpan]]:

@@ -18,9 +18,18 @@ from spacy_bioel.doc import SpansByToken, text_of
 from spacy_bioel.entities import EntityRules
 from spacy_bioel.entities.species import is_named
 from spacy_bioel.entities.variant_grammar import RS_NUMBER, find_variants, is_code, read_variant
-from spacy_bioel.explanation import Trace
+from spacy_bioel.explanation import Traces
 from spacy_bioel.text.sentences import sentence_borders
-from spacy_bioel.types import DBSNP, GENE, VARIANT, Candidate, Link, ScoredSpan, is_tied
+from spacy_bioel.types import (
+    DBSNP,
+    GENE,
+    VARIANT,
+    Candidate,
+    Link,
+    ScoredSpan,
+    SpansOfDocs,
+    is_tied,
+)
 
 _GRAMMAR_PROBABILITY = 0.99  # for mentions found by the grammar
 # Explanations, keyed by where the dbSNP number came from.
@@ -53,10 +62,7 @@ class Variants(EntityRules):
     fact_names = ("hgvs", "component", "gene")
 
     def find(
-        self,
-        docs: Sequence[Doc],
-        spans: Sequence[list[ScoredSpan]],
-        traces: Sequence[Trace] | None,
+        self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces
     ) -> list[list[ScoredSpan]]:
         results = []
         for i, (doc, before) in enumerate(zip(docs, spans, strict=True)):

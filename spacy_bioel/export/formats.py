@@ -16,12 +16,20 @@ from importlib import import_module
 from itertools import chain, count
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, get_args, get_origin
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from spacy_bioel.errors import BioelError, Errors, needing
 from spacy_bioel.export import html
-from spacy_bioel.export.rows import Document, JsonRow, LinkedText, to_row
+from spacy_bioel.export.rows import (
+    Document,
+    DocumentRow,
+    JsonRow,
+    LinkedText,
+    LinkRow,
+    to_row,
+    written_fields,
+)
 from spacy_bioel.files import replacing_file, replacing_folder
 from spacy_bioel.registered import FORMATS, all_names, load_registered, registered_names
 from spacy_bioel.text.normalize import escape_formula, table_line
@@ -351,27 +359,26 @@ _ROWS_PER_GROUP = 1000
 
 
 def row_schema() -> pa.Schema:
-    """Return the schema for Parquet output, which has one row per document.
+    """Return the schema for Parquet output, which has one row per document: that of `DocumentRow`.
 
-    Columns: "id" and "text" as in the input; "links", empty without mentions or on failure;
-    "error", null on success. Fields of a link: "start" and "end" count Unicode characters of the
-    text, "id" is null for NIL, "ids" contains several ids for a composite, "candidates" is sorted,
-    best first; "hgvs", "component" and "gene" describe a variant, or are null; "facts" is null or a
-    JSON object with the facts from other rules, so that files from all pipelines have the same
-    schema. Fields of an error: "code", "message".
+    "hgvs", "component" and "gene" describe a variant, or are null; "facts" is null or a JSON object
+    with the facts from other rules, so that files from all pipelines have the same schema.
     """
     import pyarrow as pa
 
-    def struct(**fields: object) -> pa.StructType:
-        return pa.struct(list(fields.items()))
+    plain = {str: pa.string(), int: pa.int64(), float: pa.float64()}
 
-    string, number = pa.string(), pa.int64()
-    candidate = struct(id=string, score=pa.float64(), name=string, evidence=string)
-    place = {"start": number, "end": number, "text": string, "label": string}
-    many = {"ids": pa.list_(string), "candidates": pa.list_(candidate)}
-    link = struct(**place, id=string, **many, **dict.fromkeys(html.FACTS, string), facts=string)
-    error = struct(code=string, message=string)
-    return pa.schema(struct(id=string, text=string, links=pa.list_(link), error=error))
+    def to_arrow(kind: Any) -> pa.DataType:
+        if kind in plain:
+            return plain[kind]
+        if inner := get_args(kind):
+            return pa.list_(to_arrow(*inner)) if get_origin(kind) is list else to_arrow(inner[0])
+        types = {name: to_arrow(field) for name, field in written_fields(kind).items()}
+        if kind is LinkRow:
+            types |= dict.fromkeys((*html.FACTS, "facts"), pa.string())
+        return pa.struct(list(types.items()))
+
+    return pa.schema(to_arrow(DocumentRow))
 
 
 def to_columns(linked: LinkedText) -> JsonRow:

@@ -102,22 +102,18 @@ def _split_at_mentions(
     """
     waiting = sorted(links, key=lambda link: (link.start, -link.end), reverse=True)
     inside: list[Link] = []
-    order = [css for fact in declared_facts().values() for css in fact.css_classes]
+    declared = list(declared_facts().items())
+    order = [css for _, fact in declared for css in fact.css_classes]
     bounds = {0, len(text), *(link.start for link in links), *(link.end for link in links)}
     for start, end in pairwise(sorted(bounds)):
         inside = [link for link in inside if link.end > start]
         while waiting and waiting[-1].start <= start:
             inside.append(waiting.pop())
-        found = {css for link in inside for css in _css_classes(link)}
+        facts = [(fact, link.facts.get(name)) for link in inside for name, fact in declared]
+        found = {fact.css_class(value) for fact, value in facts if value is not None}
         css_class = next(filter(found.__contains__, order), "")
         label = inside[-1].label if inside else None
         yield text[start:end], label, css_class, [link for link in inside if link.end == end]
-
-
-def _css_classes(link: Link) -> Iterator[str]:
-    for name, fact in declared_facts().items():
-        if name in link.facts:
-            yield fact.css_class(link.facts[name])
 
 
 # Facts from the built-in rules; every table has columns for them.

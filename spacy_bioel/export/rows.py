@@ -22,8 +22,9 @@ from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_type_hints
 
+from pydantic import BaseModel, ConfigDict, Field
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.util import ignore_error, minibatch, raise_error
@@ -154,10 +155,11 @@ _CODED_MESSAGE = re.compile(r"\[([A-Z]\d+)\] (.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Error for a document that could not be linked."""
+    """The reason why a text could not be linked."""
 
-    code: str  # of a message from this package or spaCy; otherwise the name of the exception
-    message: str  # without its code
+    # Of a message from this package or spaCy; otherwise the name of the exception.
+    code: Annotated[str, Field(description='Error code, such as "B384"')]
+    message: Annotated[str, Field(description="What was found, what was expected, and what to do")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,56 @@ class Totals:
         self.mentions += len(linked.links)
         self.nil += sum(not link.ids for link in linked.links)
         self.failed += linked.error is not None
+
+
+# Rows of JSON lines, of Parquet and of the service. Fields with the default None are optional.
+class CandidateRow(BaseModel):
+    """A concept that the mention may be linked to."""
+
+    id: str
+    score: float = Field(description="From 0 to 1, comparable across mentions")
+    name: str = Field(description="The name of the concept that matched")
+    evidence: str = Field(description='Sources of evidence, strongest first, such as "exact+dense"')
+    xrefs: list[str] | None = Field(None, description="Cross-references, if requested")
+    preferred: str | None = Field(None, description="The preferred name, if requested")
+    kind: str | None = Field(None, description="The species of a gene, if requested")
+
+
+class LinkRow(BaseModel):
+    """A mention and the concepts that it is linked to.
+
+    Additional keys are facts from entity rules, such as hgvs, component and gene for a variant.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    start: int = Field(description="Offset of the first character in the text")
+    end: int = Field(description="Offset after the last character")
+    text: str = Field(description="The mention")
+    label: str = Field(description='Label of the mention, such as "Disease"')
+    id: str | None = Field(description="The first of ids, or null if there is no concept (NIL)")
+    ids: list[str] = Field(description="Ids of concepts; several for a composite mention")
+    candidates: list[CandidateRow] = Field([], description="Best first; absent if not requested")
+    why: str | None = Field(None, description="Why it is linked or NIL, if requested")
+
+
+class DocumentRow(BaseModel):
+    """A text with its links, in the same form as a line from `bioel link`."""
+
+    id: str | None
+    text: str | None = Field(description="The text; null if it was too long or took too long")
+    links: list[LinkRow]
+    error: Failure | None = Field(description="Why this text could not be linked, or null")
+
+
+def written_fields(row: type) -> dict[str, Any]:
+    """Return the types of the fields of a row, by name, without those written on request."""
+    declared = getattr(row, "model_fields", {})
+    requested = {name for name, field in declared.items() if field.default is None}
+    return {name: kind for name, kind in get_type_hints(row).items() if name not in requested}
+
+
+_CANDIDATE_KEYS = tuple(written_fields(CandidateRow))
 
 
 # `Prepare` prepares one item. `LinkAll` links prepared items, keyed by their numbers, and may leave
@@ -396,7 +448,7 @@ def check_linker(nlp: Language) -> None:
 
 
 def to_row(linked: LinkedText, *, xrefs: bool = False, explain: bool = False) -> JsonRow:
-    """Convert a linked text to a row of JSON values, as in `export.formats.row_schema`.
+    """Convert a linked text to a row of JSON values, as in `DocumentRow`.
 
     A link has a key for each fact, such as "hgvs" for a variant, or "context" if the pipeline
     includes the `bioel_context` pipe.
@@ -422,7 +474,7 @@ def _link_row(linked: LinkedText, link: Link, *, xrefs: bool, explain: bool) -> 
         "candidates": [],
     }
     for candidate in link.candidates:
-        values = {key: getattr(candidate, key) for key in ("id", "score", "name", "evidence")}
+        values = {key: getattr(candidate, key) for key in _CANDIDATE_KEYS}
         if xrefs:
             values["xrefs"] = list(candidate.xrefs)
         if explain:

@@ -44,7 +44,7 @@ from spacy_bioel.linking.starter import is_dense, string_vectors
 from spacy_bioel.models.fusion import Fusion, have_likelier_equivalents, rank
 from spacy_bioel.settings import GENERAL_LABELS, LinkerSettings
 from spacy_bioel.text.normalize import respellings
-from spacy_bioel.types import BoolArray, Candidate, IntArray, best_first
+from spacy_bioel.types import BoolArray, Candidate, IntArray, best_first, candidates_of
 
 if TYPE_CHECKING:
     from spacy_bioel.linking.rescoring import Rescorer
@@ -185,13 +185,13 @@ class CandidateGenerator:
             return choose_index(string_vectors(self.encoder, names))
         return choose_index(quantize(self.encoder.encode(names)))
 
-    @cached_property
+    @property
     def ngram_search(self) -> NgramSearch:
         """The n-gram search among the names in the knowledge base."""
         make = self.state.make_ngram_search
         return self._cache.get("ngram_search", (self.kb, make), partial(make, self.kb))
 
-    @cached_property
+    @property
     def dictionary(self) -> DictionaryLookup:
         """The dictionary, which finds knowledge base names in texts."""
         return self._cache.get("dictionary", self.kb, partial(DictionaryLookup, self.kb))
@@ -361,11 +361,9 @@ class CandidateGenerator:
             total = np.bincount(owners, weight * is_first, len(rows))[owners]
             share = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
             scores = np.maximum(scores, share)
-        matched = kb.names.take(rows[owners])
-        columns = owners.tolist(), kb.ids_of(concepts), scores.tolist(), matched
-        candidates: list[list[Candidate]] = [[] for _ in different]
-        for owner, id, score, name in zip(*columns, strict=True):
-            candidates[owner].append(Candidate(id, round(score, 4), name, "exact", kb.fingerprint))
+        columns = owners.tolist(), kb.ids_of(concepts), scores.tolist()
+        described = kb.names.take(rows[owners]), ["exact"] * len(concepts)
+        candidates = candidates_of(len(different), kb.fingerprint, *columns, *described)
         return dict(zip([(name, "") for name in different], best_first(candidates), strict=True))
 
     def _rank(
@@ -392,20 +390,17 @@ class CandidateGenerator:
         best = best[is_allowed[best]]
         # Concepts that only the alias table proposes have no matching name; use the preferred name.
         names = table.name[rows[best]]
-        if (unnamed := names < 0).any():
-            names[unnamed] = self.kb.preferred_rows(concepts[best][unnamed])
-        columns = (
+        names = np.where(names < 0, self.kb.preferred_rows(concepts[best]), names)
+        candidates = candidates_of(
+            len(pairs),
+            self.kb.fingerprint,
             owners[best].tolist(),
             self.kb.ids_of(concepts[best]),
             probabilities[best].tolist(),
             self.kb.names.take(names),
-            table.sources[rows[best]].tolist(),
+            map(_evidence, table.sources[rows[best]].tolist()),
         )
-        candidates: list[list[Candidate]] = [[] for _ in pairs]
-        kb = self.kb.fingerprint
-        for owner, id, score, name, sources in zip(*columns, strict=True):
-            candidates[owner].append(Candidate(id, round(score, 4), name, _evidence(sources), kb))
-        return ranked | dict(zip(pairs, map(tuple, candidates), strict=True))
+        return ranked | dict(zip(pairs, candidates, strict=True))
 
 
 @cache

@@ -10,7 +10,7 @@ from spacy.tokens import Doc, Span
 
 from spacy_bioel.batch import Batch, Query
 from spacy_bioel.doc import mention_spans
-from spacy_bioel.explanation import Trace
+from spacy_bioel.explanation import Traces
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.mentions.selection import add_defined_forms
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY
@@ -21,7 +21,7 @@ _BY_DEFINITION = "by a short form that the document defines"
 
 
 def find_mentions(
-    docs: Iterable[Doc], generator: CandidateGenerator, traces: Sequence[Trace] | None = None
+    docs: Iterable[Doc], generator: CandidateGenerator, traces: Traces = None
 ) -> Batch:
     """Find the mentions to link in a batch of documents, according to the `mentions` setting."""
     docs, settings = list(docs), generator.state.settings
@@ -38,7 +38,7 @@ def _with_names(
     docs: Sequence[Doc],
     spans: Sequence[Sequence[Span]],
     generator: CandidateGenerator,
-    traces: Sequence[Trace] | None,
+    traces: Traces,
 ) -> list[list[Span]]:
     """Add unambiguous knowledge base names and spans found by entity rules to the mentions.
 
@@ -79,9 +79,7 @@ def scored(doc: Doc, spans: Iterable[Span], key: str) -> list[ScoredSpan]:
     ]
 
 
-def _find_names(
-    docs: Sequence[Doc], generator: CandidateGenerator, traces: Sequence[Trace] | None
-) -> Batch:
+def _find_names(docs: Sequence[Doc], generator: CandidateGenerator, traces: Traces) -> Batch:
     """Find exact and similar knowledge base names in texts; each mention's query is its name.
 
     Entity rules that apply to particular labels add their spans.
@@ -128,7 +126,7 @@ def _without_overlapped(
 
 
 def add_hidden_names(
-    batch: Batch, generator: CandidateGenerator, traces: Sequence[Trace] | None
+    batch: Batch, generator: CandidateGenerator, traces: Traces
 ) -> tuple[list[int], Batch]:
     """Replace the mentions without a concept (NIL) that hide unambiguous names.
 

@@ -15,7 +15,7 @@ Each step rounds scores to four decimals.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import exp
 from operator import itemgetter
@@ -23,7 +23,7 @@ from operator import itemgetter
 from spacy.tokens import Span
 
 from spacy_bioel.batch import Batch, LabelledString, Query, Ranked
-from spacy_bioel.explanation import Trace
+from spacy_bioel.explanation import Traces
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.find import add_hidden_names
@@ -34,7 +34,7 @@ from spacy_bioel.types import Candidate, Link, best_first, is_tied
 def link(
     batch: Batch,
     generator: CandidateGenerator,
-    traces: Sequence[Trace] | None = None,
+    traces: Traces = None,
     *,
     nil_threshold: float | None = None,
 ) -> tuple[Batch, list[list[Link]]]:
@@ -44,7 +44,7 @@ def link(
     linked instead.
 
     batch (Batch): Mentions from `linking.find`, with or without their candidates.
-    traces (Sequence[Trace] | None): Record which names were hidden.
+    traces (Traces): Record which names were hidden.
     nil_threshold (float | None): Minimum score of a link; None: as in the settings.
     RETURNS (tuple): The batch with its links, and the links of each document. If names replaced
         mentions, the batch has only the documents with such names, for explanations of one text.
@@ -100,44 +100,31 @@ def rank_by_string(batch: Batch, generator: CandidateGenerator) -> Batch:
 def agree_in_documents(
     batch: Batch, pairs: Sequence[LabelledString], ranked: Ranked, *, weight: float
 ) -> list[tuple[Candidate, ...]]:
-    """Return the candidates of each mention and part; only mentions are compared."""
-    pairs_of_docs: dict[int, dict[LabelledString, None]] = defaultdict(dict)
-    for owner, pair in zip(batch.owners[: batch.n_wholes], pairs, strict=False):
-        pairs_of_docs[owner][pair] = None
-    agreed = {
-        owner: agree_in_document(of_doc, ranked, weight=weight)
-        for owner, of_doc in pairs_of_docs.items()
-    }
-    return [
-        agreed[owner].get(pair) or ranked[pair]
-        for owner, pair in zip(batch.owners, pairs, strict=True)
-    ]
-
-
-def agree_in_document(
-    pairs: Collection[LabelledString], ranked: Ranked, *, weight: float
-) -> dict[LabelledString, tuple[Candidate, ...]]:
     """Raise the scores of candidates that other mentions in the document share.
 
     Documents use several names for a concept ("renal impairment", then "renal insufficiency"). The
     score of a candidate is multiplied by exp(weight * its best score for another string), and all
-    scores of the mention are then divided by how much their sum grew.
+    scores of the mention are then divided by how much their sum grew. Only mentions are compared.
+
+    RETURNS (list): The candidates of each mention and part.
     """
-    support: dict[str, dict[str, float]] = defaultdict(dict)
-    for string, label in pairs:
-        for c in ranked[string, label]:
-            support[c.id][string] = max(support[c.id].get(string, 0.0), c.score)
+    keys = list(zip(batch.owners, pairs, strict=True))
+    mentions = list(dict.fromkeys(keys[: batch.n_wholes]))
+    support: dict[tuple[int, str], dict[str, float]] = defaultdict(dict)
+    for owner, pair in mentions:
+        for c in ranked[pair]:
+            by_string = support[owner, c.id]
+            by_string[pair[0]] = max(by_string.get(pair[0], 0.0), c.score)
     # Two scores suffice: if the best belongs to the string itself, the second-best is used.
     best_two = {
-        id: sorted(scores.items(), key=itemgetter(1), reverse=True)[:2]
-        for id, scores in support.items()
+        key: sorted(scores.items(), key=itemgetter(1), reverse=True)[:2]
+        for key, scores in support.items()
     }
     rescored: list[tuple[Candidate, ...]] = []
-    for string, label in pairs:
-        candidates = ranked[string, label]
-        raised = []
+    for owner, pair in mentions:
+        candidates, raised = ranked[pair], []
         for c in candidates:
-            others = [score for other, score in best_two[c.id] if other != string]
+            others = [score for other, score in best_two[owner, c.id] if other != pair[0]]
             raised.append(c.score * exp(weight * others[0]) if others else c.score)
         if raised != (scores := [c.score for c in candidates]):
             # Their sum is kept: agreement says which concept, not that there is one. Concepts in
@@ -148,7 +135,8 @@ def agree_in_document(
                 for c, x in zip(candidates, raised, strict=True)
             )
         rescored.append(candidates)
-    return dict(zip(pairs, best_first(rescored), strict=True))
+    agreed = dict(zip(mentions, best_first(rescored), strict=True))
+    return [agreed.get(key) or ranked[key[1]] for key in keys]
 
 
 def decide(

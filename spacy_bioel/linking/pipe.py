@@ -22,7 +22,7 @@ from spacy_bioel.batch import Batch
 from spacy_bioel.doc import set_ent_links, set_links, set_links_as_ents, takes_entities
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.explanation import Trace, register_extensions
+from spacy_bioel.explanation import Traces, register_extensions
 from spacy_bioel.kb import bundled
 from spacy_bioel.kb.bundled import INCLUDED, KbSetting, folders_of, open_kbs, setting_of
 from spacy_bioel.kb.joined import parts_of
@@ -341,16 +341,14 @@ class Linker(StoredPipe[LinkerSettings]):
         """Return the links of each document, in the order of its mentions."""
         return sum(in_halves(lambda part: self.link(part)[1], list(docs)), [])
 
-    def link(
-        self, docs: Iterable[Doc], traces: Sequence[Trace] | None = None
-    ) -> tuple[Batch, list[list[Link]]]:
+    def link(self, docs: Iterable[Doc], traces: Traces = None) -> tuple[Batch, list[list[Link]]]:
         """Find the mentions and link them (see `linking.link`).
 
-        traces (Sequence[Trace] | None): Traces that record the spans considered in each document.
+        traces (Traces): Traces that record the spans considered in each document.
         """
         return link(self.find(docs, traces), self.generator, traces)
 
-    def find(self, docs: Iterable[Doc], traces: Sequence[Trace] | None = None) -> Batch:
+    def find(self, docs: Iterable[Doc], traces: Traces = None) -> Batch:
         """Find the mentions, and the strings to look up for them."""
         generator, settings = self.generator, self.check_settings()
         if settings.mentions == "model":

@@ -21,7 +21,7 @@ from thinc.api import Model
 from spacy_bioel.doc import annotated_labels, gold_spans, long_forms, normalized_tokens, text_of
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.explanation import Trace
+from spacy_bioel.explanation import Traces
 from spacy_bioel.kb.bundled import open_kbs, open_setting
 from spacy_bioel.kb.gazetteer import Gazetteer, unpack_bits
 from spacy_bioel.kb.knowledge_base import name_keys, open_kb
@@ -142,12 +142,10 @@ class MentionDetector(StoredPipe[MentionSettings]):
         add_scorer(self.model, n_labels=len(self.labels))
         network_of(self.model.get_ref("scorer"))
 
-    def predict(
-        self, docs: Iterable[Doc], traces: Sequence[Trace] | None = None
-    ) -> list[list[ScoredSpan]]:
+    def predict(self, docs: Iterable[Doc], traces: Traces = None) -> list[list[ScoredSpan]]:
         """Find the mentions in each document as (start token, end token, label, probability).
 
-        traces (Sequence[Trace] | None): For each document, records the spans that were considered.
+        traces (Traces): For each document, records the spans that were considered.
         RAISES BioelError: [B053] before training, [B174] if the token vectors are missing, and the
             same errors as `check_settings`.
         """

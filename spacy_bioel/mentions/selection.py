@@ -15,7 +15,7 @@ from spacy.tokens import Doc
 from spacy_bioel.dictionary.unambiguous import is_in_capitals
 from spacy_bioel.doc import SpansByToken, likeliest, long_forms, text_of, texts_of
 from spacy_bioel.entities.rule_set import RuleSet
-from spacy_bioel.explanation import Trace
+from spacy_bioel.explanation import Trace, Traces
 from spacy_bioel.text.normalize import BLANK_LINE, has_whole_brackets, normalize_names, on_one_line
 from spacy_bioel.text.sentences import find_forms
 from spacy_bioel.types import ScoredSpan
@@ -43,7 +43,7 @@ def select_mentions(
     spans: Sequence[Sequence[ScoredSpan]],
     cfg: Mapping[str, Any],
     rules: RuleSet | None = None,
-    traces: Sequence[Trace] | None = None,
+    traces: Traces = None,
 ) -> list[list[ScoredSpan]]:
     """Select the mentions in each document from its scored spans.
 

@@ -14,9 +14,8 @@ import numpy as np
 
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.types import BoolArray, DoubleArray, FloatArray, IntArray
+from spacy_bioel.types import DECIMALS, BoolArray, DoubleArray, FloatArray, IntArray
 
-DECIMALS = 4  # decimals of a candidate's probability
 # A candidate below this probability has so little effect on the others that reading its
 # cross-references is not worthwhile.
 _MIN_EQUIVALENT_PROBABILITY = 0.05
@@ -120,20 +119,6 @@ def softmax_by_group(
     return odds / (np.bincount(groups, counted_odds, n_groups) + np.exp(-highest))[groups]
 
 
-def softmax_with_equivalents(
-    kb: KnowledgeBase, concepts: IntArray, scores: DoubleArray, groups: IntArray
-) -> DoubleArray:
-    """Return `softmax_by_group`, where only the most probable of equivalent concepts counts.
-
-    concepts (IntArray): Concept row of each candidate. Shape (n,).
-    """
-    probabilities = softmax_by_group(scores, groups)
-    repeated = have_likelier_equivalents(kb, concepts, probabilities, groups)
-    if not repeated.any():
-        return probabilities
-    return softmax_by_group(scores, groups, counted=~repeated)
-
-
 def rank(
     kb: KnowledgeBase,
     concepts: IntArray,
@@ -144,14 +129,19 @@ def rank(
     kept: BoolArray | None = None,
 ) -> tuple[IntArray, DoubleArray]:
     """Return the indices of each group's `top` best candidates, group by group, best first, and
-    the probability of each candidate (see `softmax_with_equivalents`).
+    the probability of each candidate: of equivalent concepts, only the most probable lowers the
+    probability of others.
 
     Ties go to the lower concept row, i.e. the lower id. Probabilities are rounded before they are
     compared, because their last bits depend on the other candidates in a batch.
 
+    concepts (IntArray): Concept row of each candidate. Shape (n,).
     kept (BoolArray | None): Candidates that are always returned. Shape (n,).
     """
-    probabilities = softmax_with_equivalents(kb, concepts, scores, groups)
+    probabilities = softmax_by_group(scores, groups)
+    repeated = have_likelier_equivalents(kb, concepts, probabilities, groups)
+    if repeated.any():
+        probabilities = softmax_by_group(scores, groups, counted=~repeated)
     order = np.lexsort((concepts, -np.round(probabilities, DECIMALS), groups))
     groups_in_order = groups[order]
     first = np.searchsorted(groups_in_order, groups_in_order)
@@ -177,9 +167,7 @@ def have_likelier_equivalents(
     order = rows[np.lexsort((concepts[rows], -probabilities[rows], groups[rows]))]
     different = np.unique(concepts[order])
     columns = zip(different.tolist(), kb.ids_of(different), kb.xrefs_of_all(different), strict=True)
-    identities: dict[int, _Identity] = {}
-    for concept, id, xrefs in columns:
-        identities[concept] = standard_id(id), set(map(standard_id, xrefs))
+    identities = {row: (standard_id(id), {*map(standard_id, xs)}) for row, id, xs in columns}
     likelier: list[_Identity] = []
     group = -1
     for row in order.tolist():

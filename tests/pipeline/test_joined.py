@@ -19,7 +19,7 @@ from spacy_bioel.evaluation.fit import gather_development, gold_docs
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.models.fusion import have_likelier_equivalents, softmax_with_equivalents
+from spacy_bioel.models.fusion import have_likelier_equivalents, rank
 from spacy_bioel.types import AnnotatedText, Candidate, Concept, Mention
 
 TEXT = "Fever, cough and malaria."
@@ -299,8 +299,8 @@ def test_only_the_most_probable_equivalent_counts(vocabulary):
     concepts = vocabulary.find_all(["A:1", "MESH:D1", "D:1", "A:1", "A:2"])
     scores = np.log([3.0, 1.0, 1.0, 3.0, 1.0])
     groups = np.array([0, 0, 0, 1, 1])
-    shares = softmax_with_equivalents(vocabulary, concepts, scores, groups)
+    shares = rank(vocabulary, concepts, scores, groups, top=9)[1]
     # Shares of 3 + 1 + 1 (NIL): the second is equivalent to the first. Same for the other group.
     assert shares.tolist() == pytest.approx([0.6, 0.2, 0.2, 0.6, 0.2])
-    alone = softmax_with_equivalents(vocabulary, concepts[:3:2], scores[:3:2], groups[:3:2])
+    alone = rank(vocabulary, concepts[:3:2], scores[:3:2], groups[:3:2], top=9)[1]
     assert alone.tolist() == pytest.approx([0.6, 0.2])

@@ -27,7 +27,7 @@ from spacy_bioel.entities.shorthand import (
     long_forms_with,
     shorthand_for,
 )
-from spacy_bioel.explanation import SpanKey, Trace
+from spacy_bioel.explanation import SpanKey, Traces
 from spacy_bioel.plugins.clinical.rewordings import (
     NO_MENTION,
     are_apart,
@@ -38,7 +38,7 @@ from spacy_bioel.plugins.clinical.rewordings import (
 from spacy_bioel.plugins.clinical.tables import note_tables
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.text.sentences import find_forms
-from spacy_bioel.types import IntArray, ScoredSpan
+from spacy_bioel.types import IntArray, ScoredSpan, SpansOfDocs
 
 
 def choose_meanings(text: str, forms: Container[str]) -> dict[str, str]:
@@ -188,10 +188,7 @@ class Notes(Shorthand):
         return [NO_MENTION if other else "" for other in is_other.tolist()]
 
     def find(
-        self,
-        docs: Sequence[Doc],
-        spans: Sequence[list[ScoredSpan]],
-        traces: Sequence[Trace] | None,
+        self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces
     ) -> list[list[ScoredSpan]]:
         """Add shorthand and measurements; their queries will be the names they stand for."""
         if self.knowledge is None or not self._clinical:

@@ -40,7 +40,7 @@ from spacy_bioel.models.torch_io import (
     weights_to_bytes,
 )
 from spacy_bioel.text.normalize import normalize_names
-from spacy_bioel.types import Candidate, IntArray
+from spacy_bioel.types import Candidate, IntArray, candidates_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -250,21 +250,18 @@ class PairScores:
         """
         scores = (fusion or default_rescoring()).scores(self.features)
         order, probabilities = rank(self.kb, self.concept, scores, self.mention, top=top)
-        candidates_by_id = [{c.id: c for c in candidates} for candidates in self.string_candidates]
-        ranked: list[list[Candidate]] = [[] for _ in self.string_candidates]
-        ids = self.kb.ids_of(self.concept[order])
-        for row, id_ in zip(order.tolist(), ids, strict=True):
-            number, score = int(self.mention[row]), round(float(probabilities[row]), 4)
-            by_string = candidates_by_id[number].get(id_)
-            if by_string:
+        by_id = [{c.id: c for c in candidates} for candidates in self.string_candidates]
+        mentions, ids = self.mention[order].tolist(), self.kb.ids_of(self.concept[order])
+        names, evidence = list[str](), list[str]()
+        for row, mention, id in zip(order.tolist(), mentions, ids, strict=True):
+            if by_string := by_id[mention].get(id):
                 name, sources = by_string.name, [by_string.evidence]
             else:
                 name, sources = self.kb.preferred_name(int(self.concept[row])), []
-            if self.has_evidence[row]:
-                sources.append(self.evidence)
-            evidence = "+".join(sources)
-            ranked[number].append(Candidate(id_, score, name, evidence, self.kb.fingerprint))
-        return [tuple(candidates) for candidates in ranked]
+            names.append(name)
+            evidence.append("+".join(sources + [self.evidence] * bool(self.has_evidence[row])))
+        columns = mentions, ids, probabilities[order].tolist(), names, evidence
+        return candidates_of(len(by_id), self.kb.fingerprint, *columns)
 
 
 def rescore_pairs(

@@ -34,13 +34,13 @@ from spacy_bioel import __version__
 from spacy_bioel.errors import BioelError
 from spacy_bioel.export.html import FACTS, columns_of
 from spacy_bioel.export.pages import pages_of
+from spacy_bioel.export.rows import DocumentRow, LinkRow
 from spacy_bioel.plugins.service import Limits
 from spacy_bioel.plugins.service.errors import ServiceErrors
 from spacy_bioel.plugins.service.functions import offer_registered, runs_in_worker
 from spacy_bioel.plugins.service.middleware import (
     HANDLERS,
     CheckHost,
-    ErrorOut,
     LimitRequests,
     MeasureRequests,
     Metrics,
@@ -152,18 +152,6 @@ class LinkRequest(_TextsRequest):
     )
 
 
-class CandidateOut(BaseModel):
-    """A concept that the mention may be linked to."""
-
-    id: str
-    score: float = Field(description="From 0 to 1, comparable across mentions")
-    name: str = Field(description="The name of the concept that matched")
-    evidence: str = Field(description='Sources of evidence, strongest first, such as "exact+dense"')
-    xrefs: list[str] | None = Field(default=None, description="Cross-references, if requested")
-    preferred: str | None = Field(default=None, description="The preferred name, if requested")
-    kind: str | None = Field(default=None, description="The species of a gene, if requested")
-
-
 class CueOut(BaseModel):
     """Words that signal the context of a mention, such as negation."""
 
@@ -186,36 +174,18 @@ class ContextOut(BaseModel):
     cues: list[CueOut]
 
 
-class LinkOut(BaseModel):
-    """A mention and the concepts that it is linked to.
+class LinkOut(LinkRow):
+    __doc__ = LinkRow.__doc__
 
-    Additional keys are facts from entity rules, such as hgvs, component and gene for a variant.
-    """
-
-    model_config = ConfigDict(extra="allow")
-
-    start: int = Field(description="Offset of the first character in the text")
-    end: int = Field(description="Offset after the last character")
-    text: str = Field(description="The mention")
-    label: str = Field(description='Label of the mention, such as "Disease"')
-    id: str | None = Field(description="The first of ids, or null if there is no concept (NIL)")
-    ids: list[str] = Field(description="Ids of concepts; several for a composite mention")
-    candidates: list[CandidateOut] | None = Field(
-        default=None, description="Best first; absent if not requested"
-    )
-    why: str | None = Field(default=None, description="Why it is linked or NIL, if requested")
     context: ContextOut | None = Field(
         default=None, description="Present if the pipeline has a bioel_context pipe"
     )
 
 
-class DocumentOut(BaseModel):
-    """A text with its links, in the same form as a line from `bioel link`."""
+class DocumentOut(DocumentRow):
+    __doc__ = DocumentRow.__doc__
 
-    id: str | None
-    text: str | None = Field(description="The text; null if it was too long or took too long")
-    links: list[LinkOut]
-    error: ErrorOut | None = Field(description="Why this text could not be linked, or null")
+    links: list[LinkOut]  # type: ignore[assignment]
 
 
 class LinkAnswer(BaseModel):

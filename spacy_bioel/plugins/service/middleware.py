@@ -50,16 +50,11 @@ _STATUS_OF_CODES = {
 _TRY_AGAIN = {"B387", "B389", "B391", "B563"}  # loading, busy, or ending
 
 
-class ErrorOut(BaseModel):
-    """The reason why a text could not be linked."""
+class Problem(BaseModel):
+    """The reason why a request failed, with one of spacy-bioel's error codes."""
 
     code: str = Field(description='Error code, such as "B384"', examples=["B384"])
     message: str = Field(description="What was found, what was expected, and what to do")
-
-
-class Problem(ErrorOut):
-    """The reason why a request failed, with one of spacy-bioel's error codes."""
-
     where: str | None = Field(description='Place in the request, such as "body.texts.3"')
 
 

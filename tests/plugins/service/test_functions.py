@@ -216,7 +216,7 @@ def with_worker(kb, install, new_service) -> Service:
     return service
 
 
-def test_calls_in_a_worker_process(with_worker, capfd):
+def test_calls_in_a_worker_process(capfd, with_worker):
     client = client_of(with_worker)
     counted = client.post("/mentions", json={"text": "Narcan", "parts": [{"text": "Narcan"}]})
     assert (counted.status_code, counted.json()["n"]) == (200, 2)
