@@ -185,19 +185,24 @@ class Genes(EntityRules):
         words = cache(lambda owner: WordsOfDocument(text_of(batch.docs[owner])))
         is_known = cache(lambda kb, id: kb.find(id) >= 0)
         for index, organisms in score_species(table):
-            species_candidates, span = genes_of[index], batch.spans[index]
+            species_candidates, span, owner = (
+                genes_of[index],
+                batch.spans[index],
+                batch.owners[index],
+            )
+            kb, text, forms = (
+                self.knowledge.kb_of(span.label_),
+                span.text,
+                long_forms(batch.docs[owner]),
+            )
+            long_form = forms.at(span.start_char, text) or text * (text in forms.values())
+            resolver, document = self._resolver_of(kb), partial(words, owner)
             scored = []
             for organism, probability in organisms:
                 genes: Sequence[Candidate] = species_candidates.genes.get(organism, ())
-                kb = self.knowledge.kb_of(span.label_)
                 if genes and probability > _MIN_ORGANISM_PROBABILITY and is_known(kb, genes[0].id):
-                    resolver = self._resolver_of(kb)
-                    document = partial(words, owner := batch.owners[index])
-                    forms = long_forms(batch.docs[owner])
-                    long_form = forms.at(span.start_char, span.text)
-                    long_form = long_form or span.text * (span.text in forms.values())
                     is_human = organism == HUMAN
-                    genes = resolver.resolve(genes, span.text, is_human, document, long_form)
+                    genes = resolver.resolve(genes, text, is_human, document, long_form)
                 scored += [replace(c, score=round(c.score * probability, 4)) for c in genes]
             rescored[index] = [*scored, *species_candidates.others]
         results = list(batch.candidates)
