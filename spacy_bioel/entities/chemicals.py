@@ -36,9 +36,7 @@ class Chemicals(EntityRules):
     labels = (CHEMICAL,)
     needs_label = True
 
-    def find(
-        self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces
-    ) -> list[list[ScoredSpan]]:
+    def find(self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces) -> SpansOfDocs:
         return [self._with_short_forms(*pair) for pair in zip(docs, spans, strict=True)]
 
     def _with_short_forms(self, doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:

@@ -262,9 +262,7 @@ class Composites(EntityRules):
 
     _family_labels = frozenset({"Gene", "Disease", "Species"})
 
-    def find(
-        self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces
-    ) -> list[list[ScoredSpan]]:
+    def find(self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces) -> SpansOfDocs:
         widened = []
         for i, (doc, doc_spans) in enumerate(zip(docs, spans, strict=True)):
             text = text_of(doc)

@@ -93,9 +93,7 @@ class Genes(EntityRules):
     def __init__(self, *, usual_names: bool = True, other_organisms: bool = True) -> None:
         self.usual_names, self.other_organisms = usual_names, other_organisms
 
-    def find(
-        self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces
-    ) -> list[list[ScoredSpan]]:
+    def find(self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces) -> SpansOfDocs:
         if self.knowledge is None or GENE not in self.knowledge.vocabularies:
             return list(spans)
         kept = [self._drop_everyday_words(*pair) for pair in zip(docs, spans, strict=True)]

@@ -61,9 +61,7 @@ class Variants(EntityRules):
     needs_label = True
     fact_names = ("hgvs", "component", "gene")
 
-    def find(
-        self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces
-    ) -> list[list[ScoredSpan]]:
+    def find(self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces) -> SpansOfDocs:
         results = []
         for i, (doc, before) in enumerate(zip(docs, spans, strict=True)):
             added = _with_variants(doc, before)

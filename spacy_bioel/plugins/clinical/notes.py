@@ -187,9 +187,7 @@ class Notes(Shorthand):
         is_other |= are_apart(text, starts, ends)
         return [NO_MENTION if other else "" for other in is_other.tolist()]
 
-    def find(
-        self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces
-    ) -> list[list[ScoredSpan]]:
+    def find(self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces) -> SpansOfDocs:
         """Add shorthand and measurements; their queries will be the names they stand for."""
         if self.knowledge is None or not self._clinical:
             return list(spans)
