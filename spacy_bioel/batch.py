@@ -127,6 +127,7 @@ class Batch:
 
     @cached_property
     def labels(self) -> list[str]:
+        """The label of each mention and part."""
         return [span.label_ for span in self.spans]
 
     def parts(self) -> Batch:

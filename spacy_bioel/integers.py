@@ -89,10 +89,7 @@ class IntegerMatrix:
 
     @classmethod
     def of(cls, matrix: FloatArray) -> IntegerMatrix:
-        """Round a matrix of finite floats, unless an equal matrix was rounded recently.
-
-        Give a copy of weights, because training changes them in place.
-        """
+        """Round a matrix of finite floats that will not change, unless an equal matrix was."""
         return _round_matrix(_ByValue(matrix))
 
     def times(self, x: FloatArray) -> FloatArray:

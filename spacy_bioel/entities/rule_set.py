@@ -7,9 +7,10 @@ the same class.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Sized
 from dataclasses import replace
 from functools import cache
+from math import isfinite
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
@@ -55,7 +56,8 @@ def _run(rules: EntityRules, name: str, *args: Any, n: int | None = None) -> Any
     """
     try:
         results = getattr(rules, name)(*args)
-        if n is None or len(results) == n:
+        found = len(results) if isinstance(results, Sized) else type(results).__name__
+        if n is None or found == n:
             return results
     except BioelError:
         raise
@@ -64,7 +66,7 @@ def _run(rules: EntityRules, name: str, *args: Any, n: int | None = None) -> Any
         problem = f"{type(error).__name__}: {shortened(str(error))}"
         reason = f"{problem} ({Path(last.filename).name}:{last.lineno})"
         raise _error(rules, Errors.B497, name=name, found=reason) from error
-    raise _error(rules, Errors.B503, name=name, found=len(results), n=n)
+    raise _error(rules, Errors.B503, name=name, found=found, n=n)
 
 
 def _error(rules: EntityRules, message: str, **fields: Any) -> BioelError:
@@ -116,11 +118,12 @@ class RuleSet:
 
         labelled (bool): Leave out rules without labels.
         """
-        wanted = {}
-        for name, rules in self.rules.items():
-            runs_anyway = not rules.needs_label and (rules.labels or not labelled)
-            if runs_anyway or set(rules.labels).intersection(labels):
-                wanted[name] = rules
+        wanted = {
+            name: rules
+            for name, rules in self.rules.items()
+            if (not rules.needs_label and (rules.labels or not labelled))
+            or set(rules.labels).intersection(labels)
+        }
         return RuleSet(wanted)
 
     def completing_dictionary(self) -> RuleSet:
@@ -189,22 +192,23 @@ class RuleSet:
         """Return the batch with the queries set by all rules."""
         for _, rules in self.overriding("prepare"):
             queries = _run(rules, "prepare", batch, n=len(batch))
-            for query in queries:
-                if not isinstance(query, Query):
-                    reason = f"{query!r:.80} is not a Query"
-                    raise _error(rules, Errors.B497, name="prepare", found=reason)
+            if others := [query for query in queries if not isinstance(query, Query)]:
+                reason = f"{others[0]!r:.80} is not a Query"
+                raise _error(rules, Errors.B497, name="prepare", found=reason)
             batch = replace(batch, queries=queries)
         return batch
 
     def rescore(self, batch: Batch) -> Batch:
-        """Return the batch with its candidates rescored by all rules.
+        """Return the batch with its candidates rescored by all rules, best first.
 
-        RAISES BioelError: [B500] if an added candidate is not in the knowledge base.
+        RAISES BioelError: [B497] if a rule returns anything but candidates with scores from 0 to 1,
+            [B500] if an added candidate is not in the knowledge base.
         """
         for _, rules in self.overriding("rescore"):
             rescored = _run(rules, "rescore", batch, n=len(batch))
-            _check_added(rules, batch.labels, batch.candidates, rescored)
-            batch = replace(batch, candidates=list(map(tuple, rescored)))
+            rows = zip(batch.labels, batch.candidates, rescored, strict=True)
+            checked = [row[1] if row[1] is row[2] else _checked(rules, *row) for row in rows]
+            batch = replace(batch, candidates=checked)
         return batch
 
     def facts(self, batch: Batch) -> list[dict[str, Any]]:
@@ -239,7 +243,11 @@ def _is_json(value: object) -> bool:
         return all(isinstance(key, str) and _is_json(item) for key, item in value.items())
     if isinstance(value, list | tuple):
         return all(map(_is_json, value))
-    return value is None or type(value) in (str, int, float, bool)
+    return (
+        value is None
+        or type(value) in (str, int, bool)
+        or (type(value) is float and isfinite(value))
+    )
 
 
 def _is_scored_span(span: object, n_tokens: int) -> bool:
@@ -249,22 +257,29 @@ def _is_scored_span(span: object, n_tokens: int) -> bool:
     return False
 
 
-def _check_added(
-    rules: EntityRules,
-    labels: Sequence[str],
-    before: Sequence[Sequence[Candidate]],
-    after: Sequence[Sequence[Candidate]],
-) -> None:
-    """Raise [B500] if a new candidate with a score below 1 is not in its label's knowledge base."""
-    added: dict[str, set[str]] = {}
-    for label, old, new in zip(labels, before, after, strict=True):
-        if new != old:
-            new_ids = {c.id for c in new if c.score < 1}.difference(c.id for c in old)
-            added.setdefault(label, set()).update(new_ids)
-    for label, added_ids in added.items():
-        if not added_ids or rules.outside_ids or rules.knowledge is None:
-            continue
-        ids = sorted(added_ids)
-        rows = rules.knowledge.kb_of(label).find_all(ids)
+def _is_candidate(value: object) -> bool:
+    """Whether a value is a candidate with one id, and a score from 0 to 1."""
+    match value:
+        case Candidate(str(id), float() | int() | np.number() as score):
+            return bool(id) and "|" not in id and bool(0 <= score <= 1)
+    return False
+
+
+def _checked(
+    rules: EntityRules, label: str, before: Sequence[Candidate], after: Any
+) -> tuple[Candidate, ...]:
+    """Return what `rescore` returned for a mention, best first.
+
+    RAISES BioelError: [B497] if these are not candidates, [B500] if a new one with a score below 1
+        is not in the knowledge base of the label.
+    """
+    if not (isinstance(after, Sequence) and all(map(_is_candidate, after))):
+        reason = f"{after!r:.200} is not a list of Candidates with ids and scores from 0 to 1"
+        raise _error(rules, Errors.B497, name="rescore", found=reason)
+    new_ids = sorted({c.id for c in after if c.score < 1}.difference(c.id for c in before))
+    if new_ids and rules.knowledge is not None and not rules.outside_ids:
+        rows = rules.knowledge.kb_of(label).find_all(new_ids)
         if (rows < 0).any():
-            raise _error(rules, Errors.B500, id=ids[int(np.argmin(rows))], label=label)
+            raise _error(rules, Errors.B500, id=new_ids[int(np.argmin(rows))], label=label)
+    floats = (c if type(c.score) is float else replace(c, score=float(c.score)) for c in after)
+    return tuple(sorted(floats, key=lambda c: -c.score))

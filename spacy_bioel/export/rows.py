@@ -157,8 +157,7 @@ _CODED_MESSAGE = re.compile(r"\[([A-Z]\d+)\] (.*)", re.DOTALL)
 class Failure:
     """The reason why a text could not be linked."""
 
-    # Of a message from this package or spaCy; otherwise the name of the exception.
-    code: Annotated[str, Field(description='Error code, such as "B384"')]
+    code: Annotated[str, Field(description='Error code ("B384"), or the name of an exception')]
     message: Annotated[str, Field(description="What was found, what was expected, and what to do")]
 
 

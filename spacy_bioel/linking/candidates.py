@@ -391,15 +391,10 @@ class CandidateGenerator:
         # Concepts that only the alias table proposes have no matching name; use the preferred name.
         names = table.name[rows[best]]
         names = np.where(names < 0, self.kb.preferred_rows(concepts[best]), names)
-        candidates = candidates_of(
-            len(pairs),
-            self.kb.fingerprint,
-            owners[best].tolist(),
-            self.kb.ids_of(concepts[best]),
-            probabilities[best].tolist(),
-            self.kb.names.take(names),
-            map(_evidence, table.sources[rows[best]].tolist()),
-        )
+        ids, taken = self.kb.ids_of(concepts[best]), self.kb.names.take(names)
+        evidence = map(_evidence, table.sources[rows[best]].tolist())
+        columns = owners[best].tolist(), ids, probabilities[best].tolist(), taken, evidence
+        candidates = candidates_of(len(pairs), self.kb.fingerprint, *columns)
         return ranked | dict(zip(pairs, candidates, strict=True))
 
 

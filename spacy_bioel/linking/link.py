@@ -20,6 +20,7 @@ from dataclasses import replace
 from math import exp
 from operator import itemgetter
 
+import numpy as np
 from spacy.tokens import Span
 
 from spacy_bioel.batch import Batch, LabelledString, Query, Ranked
@@ -209,12 +210,7 @@ def decide_one(
 def with_labels(links: Sequence[Link], kb: KnowledgeBase) -> list[Link]:
     """Fill in missing labels, which `doc.ents` requires, by the linked or best concept."""
     concepts = [next(iter(link.ids or [c.id for c in link.candidates]), "") for link in links]
-    different = list(dict.fromkeys(concepts))
-    rows = kb.find_all(different)
-    label_of = dict.fromkeys(different, kb.title)
-    known_ids = [id for id, row in zip(different, rows.tolist(), strict=True) if row >= 0]
-    label_of |= dict(zip(known_ids, kb.labels_of(rows[rows >= 0]), strict=True))
-    return [
-        link if link.label else replace(link, label=label_of[id])
-        for link, id in zip(links, concepts, strict=True)
-    ]
+    rows, index = np.unique(kb.find_all(concepts), return_inverse=True)
+    labels = [kb.title] * int((rows < 0).sum()) + kb.labels_of(rows[rows >= 0])
+    pairs = zip(links, index.tolist(), strict=True)
+    return [link if link.label else replace(link, label=labels[i]) for link, i in pairs]

@@ -120,6 +120,45 @@ def test_two_rule_sets_cannot_return_the_same_fact(kb):
         linking_nlp(kb, entities=both)
 
 
+@pytest.mark.parametrize(
+    "returned",
+    [
+        None, "X:1", ["X:1"], [("X:1", 0.9)], Candidate("X:1", 0.9), [Candidate("", 1.0)],
+        [Candidate("X:1|X:2", 1.0)], [Candidate("X:1", "0.5")], [Candidate("X:1", float("nan"))],
+        [Candidate("X:1", 2.0)], [Candidate("X:1", -0.1)], [Candidate(None, 1.0)],
+    ],
+)  # fmt: skip
+def test_what_is_not_a_candidate_is_refused(returned):
+    rules = type("Rules", (EntityRules,), {"rescore": lambda self, batch: [returned]})()
+    message = r"\[B497\] The rules mine \(Rules\) failed in rescore: .* is not a list of Candidates"
+    with pytest.raises(BioelError, match=message):
+        RuleSet({"mine": rules}).rescore(one_mention())
+
+
+def test_candidates_of_rules_are_sorted_and_have_scores_of_one_type():
+    scores = np.float32(0.25), 1, 0.5
+    returned = [Candidate(f"X:{i}", score) for i, score in enumerate(scores)]
+    rules = type("Rules", (EntityRules,), {"rescore": lambda self, batch: [returned]})()
+    (found,) = RuleSet({"mine": rules}).rescore(one_mention()).candidates
+    assert [(c.id, c.score, type(c.score)) for c in found] == [
+        ("X:1", 1.0, float), ("X:2", 0.5, float), ("X:0", 0.25, float),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("returned", [None, (c for c in ()), 5])
+def test_a_result_that_has_no_length_is_refused(returned):
+    rules = type("Rules", (EntityRules,), {"rescore": lambda self, batch: returned})()
+    with pytest.raises(
+        BioelError, match=rf"\[B503\] .* returned {type(returned).__name__} results"
+    ):
+        RuleSet({"mine": rules}).rescore(one_mention())
+
+
+def one_mention() -> Batch:
+    doc = spacy.blank("en")("Stain.")
+    return Batch([doc], [doc[:1]], [Query("stain")], [0], candidates=[()])
+
+
 def test_candidates_must_be_in_the_knowledge_base(kb):
     nlp = made(kb, proposes="Y:9")
     with pytest.raises(BioelError, match=r"\[B500\] .*\(Antibodies\).* 'Y:9', .* 'Chemical'"):
