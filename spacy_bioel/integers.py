@@ -89,7 +89,7 @@ class IntegerMatrix:
 
     @classmethod
     def of(cls, matrix: FloatArray) -> IntegerMatrix:
-        """Round a matrix of finite floats that will not change, unless an equal matrix was."""
+        """Round a matrix of finite floats, which must not be changed later: it is cached."""
         return _round_matrix(_ByValue(matrix))
 
     def times(self, x: FloatArray) -> FloatArray:

@@ -31,7 +31,6 @@ CHEMICAL = "Chemical"
 GENE = "Gene"
 SPECIES = "Species"
 VARIANT = "Variant"
-DECIMALS = 4  # decimals of a candidate's score
 # Prefix of organism ids. A type with this prefix is the species of a gene.
 ORGANISM = "NCBITaxon:"
 # Types of organisms that live in a host. Texts mention their genes together with the organism name.
@@ -138,6 +137,9 @@ class AnnotatedText:
     mentions: tuple[Mention, ...] = ()
     annotates: tuple[str, ...] = ()
     entities: tuple[Mention, ...] | None = field(default=None, compare=False)
+
+
+DECIMALS = 4  # of a candidate's score
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,10 +339,10 @@ SpansOfDocs = Sequence[list[ScoredSpan]]  # the spans in each document of a batc
 
 
 def candidates_of(n: int, kb: str, *columns: Iterable[Any]) -> list[tuple[Candidate, ...]]:
-    """Make the candidates of n mentions, in the order of the rows.
+    """Make the candidates of n mentions from columns, keeping their order.
 
-    kb (str): Fingerprint of their knowledge base.
-    columns (Iterable): Of each row, the mention, the id, the score, the name and the evidence.
+    kb (str): Fingerprint of the candidates' knowledge base.
+    columns (Iterable): The mention number, id, score, name and evidence of each candidate.
     """
     candidates: list[list[Candidate]] = [[] for _ in range(n)]
     for mention, id, score, name, evidence in zip(*columns, strict=True):

@@ -95,8 +95,7 @@ class EntityRules:
     def find(self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces) -> SpansOfDocs:
         """Add, drop or widen spans in each document. `add_spans` may help.
 
-        traces (Traces): Traces in which to record the reasons that explanations
-            show.
+        traces (Traces): Traces in which to record the reasons that explanations show.
         """
         return spans
 

@@ -183,26 +183,19 @@ class Genes(EntityRules):
         words = cache(lambda owner: WordsOfDocument(text_of(batch.docs[owner])))
         is_known = cache(lambda kb, id: kb.find(id) >= 0)
         for index, organisms in score_species(table):
-            species_candidates, span, owner = (
-                genes_of[index],
-                batch.spans[index],
-                batch.owners[index],
-            )
-            kb, text, forms = (
-                self.knowledge.kb_of(span.label_),
-                span.text,
-                long_forms(batch.docs[owner]),
-            )
+            found, span, owner = genes_of[index], batch.spans[index], batch.owners[index]
+            kb, text = self.knowledge.kb_of(span.label_), span.text
+            forms = long_forms(batch.docs[owner])
             long_form = forms.at(span.start_char, text) or text * (text in forms.values())
             resolver, document = self._resolver_of(kb), partial(words, owner)
             scored = []
             for organism, probability in organisms:
-                genes: Sequence[Candidate] = species_candidates.genes.get(organism, ())
+                genes: Sequence[Candidate] = found.genes.get(organism, ())
                 if genes and probability > _MIN_ORGANISM_PROBABILITY and is_known(kb, genes[0].id):
                     is_human = organism == HUMAN
                     genes = resolver.resolve(genes, text, is_human, document, long_form)
                 scored += [replace(c, score=round(c.score * probability, 4)) for c in genes]
-            rescored[index] = [*scored, *species_candidates.others]
+            rescored[index] = [*scored, *found.others]
         results = list(batch.candidates)
         for index, ranked in zip(rescored, best_first(rescored.values()), strict=True):
             results[index] = ranked

@@ -118,13 +118,14 @@ class RuleSet:
 
         labelled (bool): Leave out rules without labels.
         """
-        wanted = {
-            name: rules
-            for name, rules in self.rules.items()
-            if (not rules.needs_label and (rules.labels or not labelled))
-            or set(rules.labels).intersection(labels)
-        }
-        return RuleSet(wanted)
+        return RuleSet(
+            {
+                name: rules
+                for name, rules in self.rules.items()
+                if (not rules.needs_label and (rules.labels or not labelled))
+                or set(rules.labels).intersection(labels)
+            }
+        )
 
     def completing_dictionary(self) -> RuleSet:
         """Return the rules whose `find` runs on names found by the dictionary."""
@@ -201,7 +202,7 @@ class RuleSet:
     def rescore(self, batch: Batch) -> Batch:
         """Return the batch with its candidates rescored by all rules, best first.
 
-        RAISES BioelError: [B497] if a rule returns anything but candidates with scores from 0 to 1,
+        RAISES BioelError: [B497] if a rule does not return candidates with scores from 0 to 1,
             [B500] if an added candidate is not in the knowledge base.
         """
         for _, rules in self.overriding("rescore"):
@@ -258,7 +259,7 @@ def _is_scored_span(span: object, n_tokens: int) -> bool:
 
 
 def _is_candidate(value: object) -> bool:
-    """Whether a value is a candidate with one id, and a score from 0 to 1."""
+    """Return whether a value is a candidate with an id and a score from 0 to 1."""
     match value:
         case Candidate(str(id), float() | int() | np.number() as score):
             return bool(id) and "|" not in id and bool(0 <= score <= 1)

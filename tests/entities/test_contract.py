@@ -129,34 +129,28 @@ def test_two_rule_sets_cannot_return_the_same_fact(kb):
     ],
 )  # fmt: skip
 def test_what_is_not_a_candidate_is_refused(returned):
-    rules = type("Rules", (EntityRules,), {"rescore": lambda self, batch: [returned]})()
     message = r"\[B497\] The rules mine \(Rules\) failed in rescore: .* is not a list of Candidates"
     with pytest.raises(BioelError, match=message):
-        RuleSet({"mine": rules}).rescore(one_mention())
+        rescored([returned])
 
 
 def test_candidates_of_rules_are_sorted_and_have_scores_of_one_type():
-    scores = np.float32(0.25), 1, 0.5
-    returned = [Candidate(f"X:{i}", score) for i, score in enumerate(scores)]
-    rules = type("Rules", (EntityRules,), {"rescore": lambda self, batch: [returned]})()
-    (found,) = RuleSet({"mine": rules}).rescore(one_mention()).candidates
-    assert [(c.id, c.score, type(c.score)) for c in found] == [
-        ("X:1", 1.0, float), ("X:2", 0.5, float), ("X:0", 0.25, float),
-    ]  # fmt: skip
+    (found,) = rescored([[Candidate(f"X:{x}", x) for x in (np.float32(0.25), 1, 0.5)]])
+    assert [(c.id, c.score) for c in found] == [("X:1", 1.0), ("X:0.5", 0.5), ("X:0.25", 0.25)]
+    assert {type(c.score) for c in found} == {float}
 
 
 @pytest.mark.parametrize("returned", [None, (c for c in ()), 5])
 def test_a_result_that_has_no_length_is_refused(returned):
+    with pytest.raises(BioelError, match=rf"\[B503\].* {type(returned).__name__} results"):
+        rescored(returned)
+
+
+def rescored(returned: Any) -> Any:
     rules = type("Rules", (EntityRules,), {"rescore": lambda self, batch: returned})()
-    with pytest.raises(
-        BioelError, match=rf"\[B503\] .* returned {type(returned).__name__} results"
-    ):
-        RuleSet({"mine": rules}).rescore(one_mention())
-
-
-def one_mention() -> Batch:
     doc = spacy.blank("en")("Stain.")
-    return Batch([doc], [doc[:1]], [Query("stain")], [0], candidates=[()])
+    batch = Batch([doc], [doc[:1]], [Query("stain")], [0], candidates=[()])
+    return RuleSet({"mine": rules}).rescore(batch).candidates
 
 
 def test_candidates_must_be_in_the_knowledge_base(kb):
