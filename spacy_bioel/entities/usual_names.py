@@ -53,6 +53,7 @@ _PROTEIN = re.compile(
     r"(?: [A-Z]?\d{1,2}[A-Z]?| [IVX]{1,3}| (?:alpha|beta|gamma))?(?![\w-])"
 )
 _NUMBER_OR_CAT = re.compile(r"\d{4}|^[Cc]at$|^CAT$")
+MAX_PARTS = 4  # of a name, between hyphens: the time for "a-a-a-..." would grow with its square
 _NEVER_LABELS = (GENE, "Disease")
 _N_CHARS_BEFORE = 60  # characters before a name to search for words for genes
 
@@ -149,7 +150,7 @@ def with_usual_names(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
     dropped = set[ScoredSpan]()
     by_token = SpansByToken(spans)
     for match in _NAME_OR_WORD.finditer(text):
-        name = match.group()
+        name = "-".join(match.group().split("-", MAX_PARTS)[:MAX_PARTS])
         while name not in names and "-" in name:
             name = name.rpartition("-")[0]
         usual, start, end = names.get(name), match.start(), match.start() + len(name)
@@ -172,8 +173,8 @@ def with_usual_names(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
     for scored in spans:
         if scored[2] == GENE and scored[3] < 1:
             mention = doc[scored[0] : scored[1]]
-            may_be_code = _NUMBER_OR_CAT.search(mention.text) is not None
-            if may_be_code and is_code(text, mention.start_char, mention.end_char):
+            place = mention.start_char, mention.end_char
+            if _NUMBER_OR_CAT.search(mention.text) and is_code(text, *place):
                 dropped.add(scored)
     if not (added or dropped):
         return spans

@@ -12,7 +12,7 @@ from tiny import linking_nlp
 from spacy_bioel.entities.genes import create_genes_v1
 from spacy_bioel.entities.organism_genes import orthologs_of
 from spacy_bioel.entities.rule_set import RuleSet
-from spacy_bioel.entities.usual_names import usual_names
+from spacy_bioel.entities.usual_names import MAX_PARTS, usual_names, with_usual_names
 from spacy_bioel.entities.variant_grammar import (
     REWRITES,
     VARIANT_FORMS,
@@ -116,12 +116,20 @@ def test_usual_names_can_be_switched_off_and_be_those_of_a_user(cases):
 
 def test_symbols_of_usual_names_are_human_genes():
     kb = starter_kb("starter:genes")
-    assert len(usual_names()) <= 400
+    assert len(usual_names()) <= 400 and all(n.count("-") < MAX_PARTS for n in usual_names())
     for name, usual in usual_names().items():
         for symbol in usual.symbols:
             _, concepts, is_preferred = kb.concepts_of_names(kb.lookup_names([symbol]))
             human = [r for r in concepts[is_preferred].tolist() if HUMAN in kb.types_of(r)]
             assert len(human) == 1, (name, symbol)
+
+
+def test_a_word_with_many_hyphens_is_looked_up_a_few_times(monkeypatch):
+    asked: list[str] = []
+    names = type("Names", (dict,), {"__contains__": lambda _, name: asked.append(name)})()
+    monkeypatch.setattr("spacy_bioel.entities.usual_names.usual_names", lambda: names)
+    with_usual_names(Doc(Vocab(), ["α-" * 1000 + "α"]), [])
+    assert asked == ["α-α-α-α", "α-α-α", "α-α", "α"]
 
 
 def test_orthologs_belong_to_the_bundled_genes(tmp_path):
