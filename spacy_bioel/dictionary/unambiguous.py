@@ -428,7 +428,7 @@ def _hides(doc: Doc, mention: ScoredSpan, name: ScoredSpan) -> bool:
 
     Other words in a mention are not what it names: "Dermatophagoides pteronyssinus 1" is a gene.
     """
-    whole, part = (f" {on_one_line(text)} " for text in texts_of(doc, [mention, name]))
+    whole, part = (f" {on_one_line(doc[s[0] : s[1]].text)} " for s in (mention, name))
     return whole in part or whole.endswith(part)
 
 

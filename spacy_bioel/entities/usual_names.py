@@ -147,8 +147,7 @@ def with_proteins(doc: Doc, spans: list[ScoredSpan], kb: KnowledgeBase) -> list[
 def with_usual_names(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
     """Add missed names, and correct names of chemicals that are genes here."""
     text, names, added = text_of(doc), usual_names(), dict[tuple[int, int], ScoredSpan]()
-    dropped = set[ScoredSpan]()
-    by_token = SpansByToken(spans)
+    dropped, by_token = set[ScoredSpan](), SpansByToken(spans)
     for match in _NAME_OR_WORD.finditer(text):
         name = "-".join(match.group().split("-", MAX_PARTS)[:MAX_PARTS])
         while name not in names and "-" in name:
