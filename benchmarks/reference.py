@@ -78,7 +78,12 @@ API: dict[str, dict[str, tuple[str, ...] | None]] = {
         "spacy_bioel.entities.EntityRules": None,
         "spacy_bioel.batch.Batch": ("strings", "labels", "n_wholes"),
         "spacy_bioel.batch.Query": None,
-        "spacy_bioel.entities.add_spans": None,
+        "spacy_bioel.found.FoundSpans": (
+            "add_places",
+            "add",
+            "drop",
+            "overlapping",
+        ),
     },
     "models": {
         "spacy_bioel.mentions.model.build_span_enumerator_v1": None,

@@ -38,7 +38,7 @@ STEPS = {
     "spacy_bioel.kb.vectors.ExactIndex.search": "linker: dense search",
     "spacy_bioel.kb.spelling.NgramIndex.search": "linker: n-gram search",
     "spacy_bioel.entities.genes.Genes.rescore": "linker: species assignment",
-    "spacy_bioel.dictionary.unambiguous.UnambiguousNames.add_to": "linker: unambiguous names",
+    "spacy_bioel.dictionary.unambiguous.UnambiguousNames.propose": "linker: unambiguous names",
     "spacy_bioel.linking.link.agree_in_documents": "linker: agreement within the document",
     "spacy_bioel.mentions.pipe.MentionDetector.set_annotations": "spans of the Doc",
     "spacy_bioel.linking.pipe.Linker.set_annotations": "spans of the Doc",

@@ -15,6 +15,7 @@ from typing import Any
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.doc import long_forms, text_of
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.text.normalize import normalize_name, normalize_names, subscripts
 from spacy_bioel.text.sentences import expand_abbreviations
@@ -69,6 +70,7 @@ class Batch:
     candidates (Sequence): Candidates of each mention and part, best first; empty until ranked.
     nil_threshold (float): Score that a candidate needs to be linked, for rules; set by `decide`.
     links (Sequence[Link]): The decision for each mention; empty until `decide`.
+    found (Sequence[FoundSpans]): The spans of each document, if the linker has found some of them.
     """
 
     docs: Sequence[Doc]
@@ -81,6 +83,7 @@ class Batch:
     candidates: Sequence[tuple[Candidate, ...]] = ()
     nil_threshold: float = 0.0
     links: Sequence[Link] = ()
+    found: Sequence[FoundSpans] = ()
 
     @classmethod
     def of(
@@ -90,27 +93,30 @@ class Batch:
         settings: LinkerSettings,
         *,
         states: dict[str, Any] | None = None,
+        found: Sequence[FoundSpans] = (),
     ) -> Batch:
         """Collect the mentions in each document, with their texts as queries: abbreviations are
-        expanded as the document defines them, and subscripts written out."""
+        expanded as the document defines them, and subscripts written out. Spans that stand for a
+        name have this name as their query."""
         all_spans: list[Span] = []
         owners: list[int] = []
         texts: list[str] = []
         for doc_index, doc_spans in enumerate(spans):
             document = text_of(docs[doc_index])
             forms = long_forms(docs[doc_index]) if settings.abbreviations else None
+            stands_for = found[doc_index].names if found else {}
             for span in doc_spans:
                 text = span.text
                 for start, end, plain in list(subscripts(text, document))[::-1]:  # from the end
                     text = text[:start] + plain + text[end:]
                 if forms:
                     text = expand_abbreviations(text, partial(forms.at, span.start_char))
-                texts.append(text)
+                texts.append(stands_for.get((span.start, span.end, span.label_), text))
                 all_spans.append(span)
                 owners.append(doc_index)
         names = normalize_names(texts)
         queries = [Query(name, text=text) for name, text in zip(names, texts, strict=True)]
-        return cls(docs, all_spans, queries, owners, states=states)
+        return cls(docs, all_spans, queries, owners, states=states, found=found)
 
     def __len__(self) -> int:
         return len(self.spans)
@@ -129,6 +135,12 @@ class Batch:
     def labels(self) -> list[str]:
         """The label of each mention and part."""
         return [span.label_ for span in self.spans]
+
+    def take(self, rows: Sequence[int]) -> Batch:
+        """Return some mentions, before they have candidates."""
+        names = ("spans", "queries", "owners")
+        columns: dict[str, Any] = {n: [getattr(self, n)[row] for row in rows] for n in names}
+        return replace(self, **columns)
 
     def parts(self) -> Batch:
         """Return the parts of all composites, in the order of `Query.parts`."""

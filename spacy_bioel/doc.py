@@ -427,45 +427,6 @@ def _mark_as_entities(doc: Doc, spans_key: str) -> None:
                 record["in_ents"] = key == spans_key
 
 
-def likeliest(spans: Iterable[ScoredSpan]) -> list[ScoredSpan]:
-    """Merge spans with the same tokens and label, keeping the highest probability."""
-    probabilities: dict[tuple[int, int, str], float] = {}
-    for start, end, label, p in spans:
-        probabilities[start, end, label] = max(p, probabilities.get((start, end, label), 0.0))
-    return [(*key, p) for key, p in probabilities.items()]
-
-
-class SpansByToken:
-    """Spans of a document by their tokens, to add spans in place of those that they overlap."""
-
-    def __init__(self, spans: Iterable[ScoredSpan]) -> None:
-        self._at_token: dict[int, dict[ScoredSpan, None]] = {}
-        self._spans: dict[ScoredSpan, None] = {}
-        for span in spans:
-            self._add(span)
-
-    def __iter__(self) -> Iterator[ScoredSpan]:
-        return iter(self._spans)
-
-    def overlapping(self, start: int, end: int) -> list[ScoredSpan]:
-        """Return the spans that contain any of these tokens, in no particular order."""
-        at_token = self._at_token
-        return list({span: None for token in range(start, end) for span in at_token.get(token, ())})
-
-    def replace(self, replaced: Iterable[ScoredSpan], span: ScoredSpan | None = None) -> None:
-        for old in replaced:
-            del self._spans[old]
-            for token in range(old[0], old[1]):
-                del self._at_token[token][old]
-        if span is not None:
-            self._add(span)
-
-    def _add(self, span: ScoredSpan) -> None:
-        self._spans[span] = None
-        for token in range(span[0], span[1]):
-            self._at_token.setdefault(token, {})[span] = None
-
-
 def long_forms(doc: Doc) -> LongForms:
     """Return the long forms of the short forms that are defined in the document.
 

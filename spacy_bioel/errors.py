@@ -228,7 +228,7 @@ class Errors(metaclass=_Coded):
     B485 = "{path} is a symbolic link, and knowledge base files are not changed through links. Replace the link with its target, or move the whole folder {kb} and link to that folder."
     B493 = "{path} is also the input, which would be lost. Choose another name for the output."
     B497 = "The rules {rules} failed in {name}: {found}. Documents on which they failed are not linked; correct the rules, or leave them out: entities.NAME = null."
-    B498 = "The rules {rules} returned the span {span!r:.80}, expected four values: tokens [start, end) within a document of {n} tokens, a label, and a probability from 0 to 1. Correct their function `find`."
+    B498 = "The rules {rules} added the span {span!r:.80}, expected four values: tokens [start, end) within a document of {n} tokens, a label, and a probability from 0 to 1. Correct their function `propose`."
     B499 = "The rules {first} and {second} both return a fact {fact!r}. Rename it in one of them, in `fact_names` and in `facts`."
     B500 = "The rules {rules} returned the candidate {id!r}, which is not in the knowledge base for mentions labelled {label!r}. Return concepts from that knowledge base; ids from other vocabularies need a score of 1."
     B501 = "The pipeline {model} refers to the function {name!r}, which is not registered in {registry!r}. Specify the file that registers it (--code FILE; in Python, import it first), or install the package that provides it as an entry point (spacy_{registry})."
@@ -238,7 +238,7 @@ class Errors(metaclass=_Coded):
     B505 = "A mention labelled {label}, at characters {place}, does not fit the tokens of the document, which were merged or split after the mention was found. Find the mentions again, or set the span group again: doc.spans[key] = [doc.char_span(start, end, label)]."
     B506 = "The rules {rules} declare a fact {fact!r}, which is already a field of every link or a Span extension of spacy_bioel. Rename it in `fact_names` and in `facts`."
     B507 = "The rules {rules} returned the facts {found}, expected a mapping with JSON values: strings, numbers, true, false, None, and lists and mappings of these. Convert NumPy numbers with .item(), and sets to lists."
-    B508 = "The rules {rules} define `{old}`, which is no longer called. Return the strings to look up from `prepare(batch)` instead; all concepts that share a name are candidates. See docs/guides/entity_rules.md."
+    B508 = "The rules {rules} define `{old}`, which is no longer called. Define `{new}` instead; all concepts that share a name are candidates. See docs/guides/entity_rules.md."
     B510 = '{where}: number of cells: {found}, expected {expected}, as in the first row. In CSV, put a cell that contains the separator in double quotes ("Gout, fever"); otherwise, add the cells that are missing, or remove those left over. To leave out such rows: --skip-bad REPORT.tsv'
     B511 = "{where}: the id {id!r:.80} is {problem}, expected another id in each row. Correct it; or remove the column 'id': rows are then numbered. To leave out such rows: --skip-bad REPORT.tsv"
     B512 = "{path} has {n} columns with the name {name!r}, expected one. Rename or remove the others, so that it is clear which one to read."

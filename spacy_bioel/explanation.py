@@ -1,13 +1,9 @@
-"""Explanations of links, the traces they are based on, and the Span extensions.
-
-Code that adds, drops or widens spans records the reason in the document's trace, if it has one.
-This ensures that explanations always agree with decisions.
-"""
+"""Explanations of links, the reasons why spans are mentions, and the Span extensions."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -26,6 +22,7 @@ from spacy_bioel.doc import (
     split_kb_id,
 )
 from spacy_bioel.errors import BioelError, Warnings
+from spacy_bioel.found import Change, FoundSpans
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.registered import declared_facts
@@ -34,12 +31,11 @@ from spacy_bioel.types import (
     KbRelease,
     Link,
     ScoredSpan,
+    SpanKey,
     is_tied,
     opened,
     type_name,
 )
-
-SpanKey = tuple[int, int, str]  # start token, end token (exclusive), label
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,70 +57,51 @@ class Considered:
     name: str = ""
 
 
-class Trace:
-    """Record of why spans in a document became mentions, or did not.
+class Reasons:
+    """Why spans in a text became mentions, or did not, by character offsets."""
 
-    lowest (float): Minimum probability for a detector to report a span.
-    """
-
-    def __init__(self, doc: Doc, *, lowest: float = 0.0) -> None:
-        self.doc, self.lowest = doc, lowest
+    def __init__(self) -> None:
         self._added: dict[SpanKey, tuple[str, str]] = {}
-        self._others: list[Considered] = []
+        self._dropped: set[Considered] = set()
 
-    @property
-    def n_reasons(self) -> int:
-        """Number of recorded reasons."""
-        return len(self._added) + len(self._others)
+    def read(self, found: FoundSpans) -> None:
+        """Read the log of a document's spans, before its tokens change."""
+        for entry in found.log:
+            for before, after, why, name in [entry] if isinstance(entry, Change) else entry():
+                keys = {span[:3] for span in before}, {span[:3] for span in after}
+                of_dropped = "" if after else name
+                for span in before:
+                    if span[:3] not in keys[1]:
+                        self._dropped.add(_considered(found.doc, span, False, why, of_dropped))
+                for span in after:
+                    if span[:3] not in keys[0]:
+                        self._added[_place(found.doc, span)] = why, name
 
-    def changed(self, before: Iterable[ScoredSpan], after: Iterable[ScoredSpan], why: str) -> None:
-        """Record the spans that a processing step dropped or added."""
-        spans, kept = {span[:3]: span for span in before}, {span[:3] for span in after}
-        for key, span in spans.items():
-            if key not in kept:
-                self.drop(span, why)
-        self._added |= dict.fromkeys(kept - spans.keys(), (why, ""))
+    def has_added(self, span: Span) -> bool:
+        """Return whether a step added a span."""
+        return (span.start_char, span.end_char, span.label_) in self._added
 
-    def add(self, key: SpanKey, why: str, name: str = "") -> None:
-        """Record why a span was added. name (str): The knowledge base name that matches it."""
-        self._added[key] = why, name
-
-    def has_added(self, key: SpanKey) -> bool:
-        """Return whether a processing step added a span."""
-        return key in self._added
-
-    def drop(self, span: ScoredSpan, why: str, name: str = "") -> None:
-        """Record why a span is not a mention."""
-        self._others.append(self._considered(span, False, why, name))
-
-    def record(self, considered: Iterable[Considered]) -> None:
-        """Record spans together with the decision about them."""
-        self._others += considered
-
-    def considered(self, mentions: Iterable[ScoredSpan]) -> list[Considered]:
+    def considered(self, doc: Doc, mentions: Iterable[ScoredSpan]) -> list[Considered]:
         """List the considered spans in text order; `mentions` are the final mentions."""
-        recorded = {(c.start, c.end, c.label) for c in self._others if c.is_mention}
-        considered = set(self._others)
+        considered = set[Considered]()
         for span in mentions:
-            why, name = self._added.get(span[:3], ("", ""))
-            mention = self._considered(span, True, why, name)
-            if (mention.start, mention.end, mention.label) not in recorded:
-                considered.add(mention)
-        found = {(c.start, c.end, c.name) for c in considered if c.is_mention and c.name}
+            why, name = self._added.get(_place(doc, span), ("", ""))
+            considered.add(_considered(doc, span, True, why, name))
         # A name that became a mention later was first dropped.
-        considered = {
-            c for c in considered if c.is_mention or (c.start, c.end, c.name) not in found
-        }
+        found = {(c.start, c.end, c.name) for c in considered if c.name}
+        considered |= {c for c in self._dropped if (c.start, c.end, c.name) not in found}
         return sorted(considered, key=lambda c: (c.start, c.end, c.label, not c.is_mention, c.name))
 
-    def _considered(self, span: ScoredSpan, is_mention: bool, why: str, name: str) -> Considered:
-        start, end, label, probability = span
-        words = self.doc[start:end]
-        offsets = words.start_char, words.end_char
-        return Considered(*offsets, words.text, label, round(probability, 4), is_mention, why, name)
+
+def _place(doc: Doc, span: ScoredSpan) -> SpanKey:
+    words = doc[span[0] : span[1]]
+    return words.start_char, words.end_char, span[2]
 
 
-Traces = Sequence[Trace] | None  # of each document; None: nothing is to be explained
+def _considered(doc: Doc, span: ScoredSpan, is_mention: bool, why: str, name: str) -> Considered:
+    start, end, label = _place(doc, span)
+    p, text = round(span[3], 4), doc[span[0] : span[1]].text
+    return Considered(start, end, text, label, p, is_mention, why, name)
 
 
 Features = tuple[tuple[str, float], ...]  # (name, value) pairs

@@ -19,7 +19,7 @@ from spacy_bioel.explanation import (
     ExplainedCandidate,
     Explanation,
     Features,
-    Trace,
+    Reasons,
     candidate_cells,
     explain_link,
     releases,
@@ -78,10 +78,10 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
     """
     linker, detector = find_linker(nlp), find_detector(nlp)
     lowest = _MIN_ASKED_PROBABILITY if mention else _MIN_PROBABILITY
-    trace = Trace(nlp.make_doc(text), lowest=lowest)
-    batch = _run_traced(nlp, trace, linker, detector)
-    words = [] if mention is None else _find_occurrences(trace.doc, mention)
-    considered = trace.considered(_final_mentions(trace, batch, linker, detector))
+    reasons = Reasons()
+    doc, batch = _run(nlp, text, linker, detector, reasons, min_probability=lowest)
+    words = [] if mention is None else _find_occurrences(doc, mention)
+    considered = reasons.considered(doc, _final_mentions(doc, reasons, batch, linker, detector))
     if words:
         considered = [
             c
@@ -182,36 +182,55 @@ def _how_mentions_are_found(
     return f"{sentence}."
 
 
-def _run_traced(
-    nlp: Language, trace: Trace, linker: Linker | None, detector: MentionDetector | None
-) -> Batch | None:
-    """Run a pipeline on a trace's document, and return the mentions that the linker linked."""
-    batch = None
+def _run(
+    nlp: Language,
+    text: str,
+    linker: Linker | None,
+    detector: MentionDetector | None,
+    reasons: Reasons,
+    *,
+    min_probability: float,
+) -> tuple[Doc, Batch | None]:
+    """Run a pipeline on a text, and return the document and the mentions that the linker linked.
+
+    reasons (Reasons): Gets the reasons for mentions of detector and linker.
+    """
+    doc, batch = nlp.make_doc(text), None
     for name, pipe in nlp.pipeline:
         if pipe is detector:
-            detector.set_annotations([trace.doc], detector.predict([trace.doc], [trace]))
+            (found,) = detector.find([doc], min_probability=min_probability)
+            reasons.read(found)
+            detector.set_annotations([doc], [list(found)])
         elif pipe is linker:
-            batch, links = linker.link([trace.doc], [trace])
-            linker.set_annotations([trace.doc], links)
+            batch, links = linker.link([doc])
+            for of_doc in batch.found:
+                reasons.read(of_doc)
+            linker.set_annotations([doc], links)
         else:
-            trace.doc = pipe(trace.doc)
-            if trace.doc is None:
+            doc = pipe(doc)
+            if doc is None:
                 raise ValueError(SpacyErrors.E005.format(name=name, returned_type=type(None)))
-    return batch
+    return doc, batch
 
 
 def _final_mentions(
-    trace: Trace, batch: Batch | None, linker: Linker | None, detector: MentionDetector | None
+    doc: Doc,
+    reasons: Reasons,
+    batch: Batch | None,
+    linker: Linker | None,
+    detector: MentionDetector | None,
 ) -> list[ScoredSpan]:
     """Return the mentions after the last pipe, with their probabilities, or 1 if unknown."""
-    doc = trace.doc
     if batch is None or linker is None:
         key = SPANS_KEY if detector is None else detector.cfg["spans_key"]
         spans = list(doc.spans[key]) if key in doc.spans else []
     else:
         key, spans = linker.cfg["spans_key"], list(batch.spans)
         if detector is None:  # keep only mentions added by the linker
-            spans = [s for s in spans if trace.has_added((s.start, s.end, s.label_))]
+            spans = [span for span in spans if reasons.has_added(span)]
+    if batch is not None and batch.probabilities is not None:
+        columns = zip(spans, batch.probabilities, strict=True)
+        return [(s.start, s.end, s.label_, p) for s, p in columns]
     return scored(doc, spans, key)
 
 

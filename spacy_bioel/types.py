@@ -335,7 +335,7 @@ def releases_of(fingerprint: str) -> tuple[str, ...]:
 # A span that may be a mention: start token, end token (exclusive), label, and probability (1 for
 # words in the user's `include` setting).
 ScoredSpan = tuple[int, int, str, float]
-SpansOfDocs = Sequence[list[ScoredSpan]]  # the spans in each document of a batch
+SpanKey = tuple[int, int, str]  # start token, end token (exclusive), label
 
 
 def candidates_of(n: int, kb: str, *columns: Iterable[Any]) -> list[tuple[Candidate, ...]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from operator import itemgetter
 from typing import NamedTuple
@@ -43,7 +42,7 @@ from spacy_bioel.dictionary.written_forms import (
     is_common_word,
 )
 from spacy_bioel.doc import long_forms, text_of
-from spacy_bioel.explanation import Considered, Trace, Traces
+from spacy_bioel.found import Change, FoundSpans
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.columns import find_sorted, offsets_of, positions_of
 from spacy_bioel.kb.gazetteer import NEGATIONS, BagsOfWords, stem_key
@@ -64,7 +63,7 @@ from spacy_bioel.text.normalize import (
     words_of,
 )
 from spacy_bioel.text.sentences import LongForms, broken_words
-from spacy_bioel.types import BoolArray, DoubleArray, IntArray
+from spacy_bioel.types import BoolArray, DoubleArray, IntArray, ScoredSpan
 
 # Differences between a string and a name: none; plural or British spelling; the adjective of a
 # one-word name; word order; words of the same family ("bowing", "bowed"); the last two combined.
@@ -81,16 +80,6 @@ PROBABILITIES = np.array([0.95, 0.9, 0.9, 0.85, 0.75, 0.6])
 _DEFAULTS = DictionarySettings()
 _SIGN = re.compile(r"(?<=\w)(?:\+|[-−](?!\w))")  # "CD4+", "CD28-"
 TYPO_FACTOR = 0.9  # applied to the probability once for each misspelled word
-
-
-@dataclass(frozen=True, slots=True)
-class FoundName:
-    """A name found in a document: its first and last tokens, and its row in the knowledge base."""
-
-    first: int
-    last: int
-    row: int
-    probability: float
 
 
 FormsOf = Callable[[Doc], LongForms]
@@ -155,35 +144,31 @@ class DictionaryLookup:
         *,
         forms_of: FormsOf = long_forms,
         why_other: WhyOther | None = None,
-        traces: Traces = None,
-    ) -> list[list[FoundName]]:
-        """Find the names in each document, from left to right.
+    ) -> list[FoundSpans]:
+        """Find the names in each document. The spans have no label, and stand for the names.
 
         Names overlap only in coordinations or, with the `nested` option, if one contains the other.
 
         forms_of (Callable): Returns the short forms in a document with their long forms.
         why_other (Callable | None): Explains why spans in a document cannot be names.
-        traces (Traces): One for each document, to record the spans considered.
         """
-        names: list[list[FoundName]] = [[] for _ in docs]
+        found = list(map(FoundSpans, docs))
         if not docs:
-            return names
+            return found
         words, spans = self._look_up(docs, options, forms_of)
         matched = self._match(words, spans)
         if why_other is not None:
             _add_reasons(words, matched, why_other)
         kept = self._choose(matched, options)
-        start, end = matched.spans.start[kept], matched.spans.end[kept]
-        doc_indices = words.doc[start]
-        first = words.token[start] - words.first_token[doc_indices]
-        last = words.token[end - 1] - words.first_token[doc_indices]
-        order = np.lexsort((last, first))
-        columns = (doc_indices, first, last, matched.rows[kept], matched.probability[kept])
-        for doc_index, *name in zip(*(column[order].tolist() for column in columns), strict=True):
-            names[doc_index].append(FoundName(*name))
-        if traces is not None:
-            self._record(traces, words, matched, set(kept.tolist()), options)
-        return names
+        names = self.kb.names.take(matched.rows[kept])
+        names_in_docs = zip(_scored_spans(words, matched, kept), names, strict=True)
+        for (doc_index, span), name in names_in_docs:
+            found[doc_index].add(span, stands_for=name)
+        dropped = np.delete(np.arange(len(matched.rows)), kept)
+        for doc_index, of_doc in enumerate(found):
+            in_doc = dropped[words.doc[matched.spans.start[dropped]] == doc_index]
+            of_doc.log.append(partial(self._reasons, words, matched, in_doc, options))
+        return found
 
     def _look_up(
         self, docs: Sequence[Doc], options: DictionarySettings, forms_of: FormsOf
@@ -346,29 +331,34 @@ class DictionaryLookup:
         probability[[bool(reason) for reason in reasons]] = 0.0
         return _spans_to_keep(spans, probability, options)
 
-    def _record(
+    def _reasons(
         self,
-        traces: Sequence[Trace],
         words: WordTable,
         matched: MatchedNames,
-        kept: set[int],
+        dropped: IntArray,
         options: DictionarySettings,
-    ) -> None:
-        """Record the spans that match a name, and why each was kept or dropped."""
-        spans, rows, reasons, probability, _ = matched
-        starts, ends = words.char_spans(spans.start, spans.end)
-        columns = (words.doc[spans.start], starts, ends, probability)
-        names = self.kb.names.take(rows)
-        table = zip(*(column.tolist() for column in columns), strict=True)
-        for i, (doc_index, start, end, p) in enumerate(table):
-            reason = reasons[i]
-            if not reason and i not in kept:
-                reason = "overlaps a longer or likelier name"
-                if p < options.threshold:
-                    reason = f"below the threshold of {options.threshold:g}"
-            text = text_of(traces[doc_index].doc)[start:end]
-            considered = Considered(start, end, text, "", round(p, 4), i in kept, reason, names[i])
-            traces[doc_index].record([considered])
+    ) -> Iterator[Change]:
+        """Yield the spans that match a name but are not mentions, and why."""
+        names = self.kb.names.take(matched.rows[dropped])
+        spans = _scored_spans(words, matched, dropped)
+        for i, (_, span), name in zip(dropped.tolist(), spans, names, strict=True):
+            reason = "overlaps a longer or likelier name"
+            if span[3] < options.threshold:
+                reason = f"below the threshold of {options.threshold:g}"
+            yield Change((span,), (), matched.reasons[i] or reason, name)
+
+
+def _scored_spans(
+    words: WordTable, matched: MatchedNames, indices: IntArray
+) -> list[tuple[int, ScoredSpan]]:
+    """Return the document index and tokens of spans that match a name; they have no label."""
+    start, end = matched.spans.start[indices], matched.spans.end[indices]
+    doc_indices = words.doc[start]
+    first = words.token[start] - words.first_token[doc_indices]
+    last = words.token[end - 1] - words.first_token[doc_indices] + 1
+    columns = (doc_indices, first, last, matched.probability[indices])
+    table = zip(*(column.tolist() for column in columns), strict=True)
+    return [(doc_index, (first, last, "", p)) for doc_index, first, last, p in table]
 
 
 def _add_reasons(words: WordTable, matched: MatchedNames, why_other: WhyOther) -> None:

@@ -20,7 +20,7 @@ from spacy.lang.en.stop_words import STOP_WORDS
 from spacy.tokens import Doc
 
 from spacy_bioel.doc import long_forms, normalized_tokens, text_of, texts_of
-from spacy_bioel.explanation import Traces
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.gazetteer import Gazetteer, KeyArray, KeyMasks, MaskArray
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -31,7 +31,7 @@ from spacy_bioel.text.normalize import (
     normalize_names,
     on_one_line,
 )
-from spacy_bioel.types import CHEMICAL, GENE, ORGANISM, BoolArray, IntArray, ScoredSpan, SpansOfDocs
+from spacy_bioel.types import CHEMICAL, GENE, ORGANISM, BoolArray, IntArray, ScoredSpan, SpanKey
 
 MIN_NAME_LENGTH = 3  # characters in a name; acronyms may have one fewer
 MAX_ACRONYM_LENGTH = 6  # characters; the case of longer names in capitals is ignored
@@ -46,6 +46,7 @@ _HUMAN = f"{ORGANISM}9606"
 _MAX_NAME_TOKENS = 8
 _MAX_CACHED_VERDICTS = 1 << 16
 _SPANS_SENTENCES = "spans several sentences"
+_NAME = "an unambiguous name in the knowledge base"
 
 
 @cache
@@ -237,50 +238,38 @@ class UnambiguousNames:
         self._gazetteer = Gazetteer(_merge_masks(masks), KeyMasks.empty())
         self._verdicts: dict[NameString, Verdict] = {}
 
-    def add_to(
+    def propose(
         self,
-        docs: Sequence[Doc],
-        spans: SpansOfDocs,
+        found: Sequence[FoundSpans],
         excluded: Sequence[Collection[str]],
-        traces: Traces = None,
-        *,
-        nil: Sequence[Collection[ScoredSpan]] = (),
-    ) -> list[list[ScoredSpan]]:
+        nil: Sequence[Collection[SpanKey]] = (),
+    ) -> None:
         """Add names to the mentions in each document; a name replaces the mentions inside it.
 
         excluded (Sequence[Collection[str]]): For each document, lower-case words that are not
             mentions.
-        nil (Sequence[Collection[ScoredSpan]]): For each document, the mentions without a concept.
+        nil (Sequence[Collection[SpanKey]]): For each document, the mentions without a concept.
             Only names that they hide are then added, and replace them.
         """
+        docs = [of_doc.doc for of_doc in found]
         missed = partial(_missed_names, self._kbs)
         nil = nil or [()] * len(docs)
-        names_in_docs = list(map(missed, docs, spans, excluded, self.longest(docs), nil))
+        names_in_docs = list(map(missed, found, excluded, self.longest(docs), nil))
         strings_in_docs = []
         for doc, names in zip(docs, names_in_docs, strict=True):
             in_capitals = is_in_capitals(text_of(doc))
             strings_in_docs.append([(name.name, name.label, in_capitals) for name in names])
         verdicts = self._judge(dict.fromkeys(chain.from_iterable(strings_in_docs)))
-        extended = []
-        in_docs = zip(spans, names_in_docs, strings_in_docs, strict=True)
-        for doc_index, (doc_spans, names, strings) in enumerate(in_docs):
-            for i, string in enumerate(strings):
+        in_docs = zip(found, names_in_docs, strings_in_docs, strict=True)
+        for of_doc, names, strings in in_docs:
+            for name, string in zip(names, strings, strict=True):
                 spelling, reason = verdicts[string]
-                names[i] = names[i]._replace(name=spelling, reason=names[i].reason or reason)
-            new = [(n.start, n.end, n.label, 1.0) for n in names if not n.reason]
-            covered = {token for start, end, *_ in new for token in range(start, end)}
-            kept = [s for s in doc_spans if covered.isdisjoint(range(*s[:2]))]
-            extended.append(sorted(kept + new, key=lambda s: s[:2]) if new else doc_spans)
-            if traces is None:
-                continue
-            traces[doc_index].changed(doc_spans, kept, "overlaps a name in the knowledge base")
-            for name in names:
-                if name.reason:
-                    traces[doc_index].drop((*name[:3], 0.0), name.reason, name.name)
+                place = name.start, name.end
+                if reason := name.reason or reason:
+                    of_doc.reject((*place, name.label, 0.0), reason, spelling)
                 else:
-                    why = "an unambiguous name in the knowledge base"
-                    traces[doc_index].add(name[:3], why, name.name)
-        return extended
+                    of_doc.drop(of_doc.overlapping(*place), "overlaps a name in the knowledge base")
+                    of_doc.add((*place, name.label, 1.0), _NAME, name=spelling)
 
     def longest(self, docs: Sequence[Doc]) -> list[LabelledSpans]:
         """Find the longest names in each document: the start token, the end token (exclusive) and
@@ -377,14 +366,13 @@ def _may_contain(label: str) -> tuple[str, ...]:
 
 def _missed_names(
     kbs: Mapping[str, KnowledgeBase],
-    doc: Doc,
-    spans: list[ScoredSpan],
+    spans: FoundSpans,
     exclude: Collection[str],
     longest: LabelledSpans,
-    nil: Collection[ScoredSpan],
+    nil: Collection[SpanKey],
 ) -> list[NameInText]:
     """Return the names in a document that are not mentions yet, and reasons found in its text."""
-    label_of_span = {(start, end): label for start, end, label, _ in spans}
+    doc, label_of_span = spans.doc, {(start, end): label for start, end, label, _ in spans}
     span_of_token = {i: span for span in spans for i in range(*span[:2])}
     defined, names = long_forms(doc), []
     in_order = sorted(longest.items())
@@ -399,7 +387,8 @@ def _missed_names(
             counted = [label for label in labels if annotation_counts(string, label)[1]]
             labels = counted if len(counted) == 1 else labels
         label, reason = labels[0], ""
-        hiding = {s for s in near.intersection(nil) if _hides(doc, s, (start, end, label, 1.0))}
+        name = start, end, label, 1.0
+        hiding = {s for s in near if s[:3] in nil and _hides(doc, s, name)} if nil else set()
         if nil and not hiding:
             continue
         near -= hiding

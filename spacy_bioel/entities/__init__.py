@@ -7,25 +7,24 @@ named in the pipe's config:
     @misc = "my-antibodies.v1"
 
 A pipe calls its rule sets in config order, with batches of documents or mentions, and does not
-depend on what a rule set does. `bioel_mentions` calls `find`; `bioel_linker` calls the other
-functions, and also `find` when it adds names from a knowledge base to the mentions.
+depend on what a rule set does. `bioel_mentions` calls `propose`; `bioel_linker` calls the other
+functions, and also `propose` when it adds names from a knowledge base to the mentions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from copy import copy
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from spacy.tokens import Doc
-from spacy.util import filter_spans
 
 from spacy_bioel.batch import Batch, LabelledString, Query, Ranked
-from spacy_bioel.explanation import Traces
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.types import Candidate, ScoredSpan, SpansOfDocs
+from spacy_bioel.types import Candidate
 
 RULE_PROBABILITY = 0.9  # of mentions that rules find by their context
 
@@ -71,8 +70,8 @@ class EntityRules:
         rules do, which every pipeline has.
     fact_names (tuple[str, ...]): Names of all facts that `facts` may return; each becomes an
         extension, `span._.NAME`, a column in CSV files, and a key in JSON.
-    completes_dictionary (bool): `find` also runs on the names found by the dictionary, in pipelines
-        without a detector.
+    completes_dictionary (bool): `propose` also runs on the names found by the dictionary, in
+        pipelines without a detector.
     outside_ids (bool): Candidates may have ids that the knowledge base lacks, with any score. If
         the `kb` setting lists labels, but not one of `labels`, no candidates are sought for it.
     knowledge (LinkerKnowledge | None): The linker's knowledge bases; None in `bioel_mentions`.
@@ -92,12 +91,9 @@ class EntityRules:
         bound.knowledge = knowledge
         return bound
 
-    def find(self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces) -> SpansOfDocs:
-        """Add, drop or widen spans in each document. `add_spans` may help.
-
-        traces (Traces): Traces in which to record the reasons that explanations show.
-        """
-        return spans
+    def propose(self, docs: Sequence[Doc], spans: Sequence[FoundSpans]) -> None:
+        """Add spans to those of each document, or drop some: `spans[i].add(...)`, `add_places`,
+        `drop`."""
 
     def short_forms(self, doc: Doc) -> dict[str, str]:
         """Return the long forms of short forms that a document uses without defining them."""
@@ -133,30 +129,3 @@ class EntityRules:
     def explain(self, batch: Batch) -> Sequence[str]:
         """Return, for each link, a sentence that explains the effect of these rules, or ""."""
         return [""] * len(batch.links)
-
-
-def add_spans(
-    doc: Doc,
-    spans: Sequence[ScoredSpan],
-    places: Iterable[tuple[int, int]],
-    label: str,
-    *,
-    probability: float = 0.99,
-) -> list[ScoredSpan]:
-    """Add mentions to a document, replacing the spans that overlap them.
-
-    If places overlap, the longest is used, widened to whole tokens. Spans with another label and a
-    probability of 1 stay: they were forced by the user, or are unambiguous names.
-
-    places (Iterable): Start and end of each mention, in characters.
-    """
-    new_spans = (doc.char_span(*place, label, alignment_mode="expand") for place in places)
-    certain = [s for s in spans if s[3] == 1 and s[2] != label]
-    certain_tokens = {token for start, end, *_ in certain for token in range(start, end)}
-    added = [
-        (span.start, span.end, label, probability)
-        for span in filter_spans(filter(None, new_spans))
-        if certain_tokens.isdisjoint(range(span.start, span.end))
-    ]
-    taken = {token for start, end, *_ in added for token in range(start, end)}
-    return sorted([*added, *(s for s in spans if taken.isdisjoint(range(s[0], s[1])))])

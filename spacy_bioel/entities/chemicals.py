@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from spacy.tokens import Doc
 
 from spacy_bioel.batch import Batch, Query
-from spacy_bioel.doc import SpansByToken, long_forms, text_of
+from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.entities import EntityRules
-from spacy_bioel.explanation import Traces
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.text.sentences import find_forms, is_short_form
-from spacy_bioel.types import CHEMICAL, ScoredSpan, SpansOfDocs
+from spacy_bioel.types import CHEMICAL
 
 _BRACKETED_FORM = re.compile(r"(?<=\w)\s?[(\[]([^\s()\[\],;]{2,10})[)\],;]")
 # Measures, routes, doses and places: "cisplatin (IC50)", "aspirin (PO)".
@@ -36,24 +36,18 @@ class Chemicals(EntityRules):
     labels = (CHEMICAL,)
     needs_label = True
 
-    def find(self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces) -> SpansOfDocs:
-        return [self._with_short_forms(*pair) for pair in zip(docs, spans, strict=True)]
-
-    def _with_short_forms(self, doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
-        chemicals = {s[:2]: s for s in spans if s[2] == CHEMICAL}
-        if not (defined := self._definitions(doc, chemicals)):
-            return spans
-        selected = SpansByToken(spans)
-        for short, places in find_forms(text_of(doc), defined).items():
-            _, _, label, probability = chemicals[defined[short]]
-            for span in filter(None, (doc.char_span(*place) for place in places)):
-                near = selected.overlapping(span.start, span.end)
-                if all(
-                    s[:2] == (span.start, span.end) and not self._is_known(short, s[2])
-                    for s in near
-                ):
-                    selected.replace(near, (span.start, span.end, label, probability))
-        return sorted(selected, key=lambda s: s[:3])
+    def propose(self, docs: Sequence[Doc], spans: Sequence[FoundSpans]) -> None:
+        for doc, of_doc in zip(docs, spans, strict=True):
+            chemicals = {s[:2]: s for s in of_doc if s[2] == CHEMICAL}
+            defined = self._definitions(doc, chemicals)
+            for short, places in find_forms(text_of(doc), defined).items() if defined else ():
+                for span in filter(None, (doc.char_span(*place) for place in places)):
+                    place = span.start, span.end
+                    near = of_doc.overlapping(*place)
+                    if all(s[:2] == place and not self._is_known(short, s[2]) for s in near):
+                        form = (*place, *chemicals[defined[short]][2:])
+                        why = "a short form in brackets after a chemical"
+                        of_doc.add(form, why, instead_of=near)
 
     def _definitions(
         self, doc: Doc, chemicals: Iterable[tuple[int, int]]

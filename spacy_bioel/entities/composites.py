@@ -11,11 +11,11 @@ from itertools import product
 from spacy.tokens import Doc
 
 from spacy_bioel.batch import Batch, Query
-from spacy_bioel.doc import likeliest, text_of
+from spacy_bioel.doc import text_of
 from spacy_bioel.entities import EntityRules
-from spacy_bioel.explanation import Traces
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.text.normalize import PREPOSITIONS, normalize_names
-from spacy_bioel.types import ScoredSpan, SpansOfDocs
+from spacy_bioel.types import ScoredSpan
 
 _MAX_READINGS = 4
 _BRACKET_CONTENT = re.compile(r"\s?[(\[][^()\[\]]*[)\]]")
@@ -262,16 +262,13 @@ class Composites(EntityRules):
 
     _family_labels = frozenset({"Gene", "Disease", "Species"})
 
-    def find(self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces) -> SpansOfDocs:
-        widened = []
-        for i, (doc, doc_spans) in enumerate(zip(docs, spans, strict=True)):
+    def propose(self, docs: Sequence[Doc], spans: Sequence[FoundSpans]) -> None:
+        for doc, of_doc in zip(docs, spans, strict=True):
             text = text_of(doc)
-            ends = [self._end(doc, text, span) for span in doc_spans]
-            changed = [(s[0], end, *s[2:]) for s, end in zip(doc_spans, ends, strict=True)]
-            widened.append(likeliest(changed))
-            if traces:
-                traces[i].changed(doc_spans, widened[i], "widened to the whole composite")
-        return widened
+            for span in of_doc:
+                if (end := self._end(doc, text, span)) != span[1]:
+                    whole, why = (span[0], end, *span[2:]), "widened to the whole composite"
+                    of_doc.add(whole, why, instead_of=[span])
 
     def _end(self, doc: Doc, text: str, span: ScoredSpan) -> int:
         """Return the end token of a mention, or of the composite that starts with it."""

@@ -22,13 +22,13 @@ from spacy_bioel.doc import long_forms, text_of, texts_of
 from spacy_bioel.entities import EntityRules, LinkerKnowledge
 from spacy_bioel.entities.homonyms import HomonymResolver, WordsOfDocument
 from spacy_bioel.entities.organism_genes import (
+    add_organism_genes,
     organism_of_gene,
     organism_of_ortholog,
     organisms_of,
     ortholog_organisms,
     orthologs_of,
     symbols_of,
-    with_organism_genes,
     with_orthologs,
 )
 from spacy_bioel.entities.species import (
@@ -42,13 +42,13 @@ from spacy_bioel.entities.species import (
     score_species,
 )
 from spacy_bioel.entities.usual_names import (
+    add_proteins,
+    add_usual_names,
     is_beside_gene_words,
     usual_names,
     usual_queries,
-    with_proteins,
-    with_usual_names,
 )
-from spacy_bioel.explanation import Traces
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.types import (
@@ -57,7 +57,6 @@ from spacy_bioel.types import (
     Candidate,
     Link,
     ScoredSpan,
-    SpansOfDocs,
     best_first,
 )
 
@@ -72,7 +71,6 @@ _GENETICS_WORDS = re.compile(
 _MIN_ANNOTATION_RATE = 0.9
 _EVERYDAY_WORD = "an everyday word, in a text that does not mention genes"
 _NO_GENE = "a short form that means something else"
-_USUAL_NAME = "by the rules for names of genes"
 _MIN_ORGANISM_PROBABILITY = 0.01  # of an organism, so that its genes are compared
 
 
@@ -93,25 +91,22 @@ class Genes(EntityRules):
     def __init__(self, *, usual_names: bool = True, other_organisms: bool = True) -> None:
         self.usual_names, self.other_organisms = usual_names, other_organisms
 
-    def find(self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces) -> SpansOfDocs:
+    def propose(self, docs: Sequence[Doc], spans: Sequence[FoundSpans]) -> None:
         if self.knowledge is None or GENE not in self.knowledge.vocabularies:
-            return list(spans)
-        kept = [self._drop_everyday_words(*pair) for pair in zip(docs, spans, strict=True)]
-        found = meant = [self._drop_other_meanings(*pair) for pair in zip(docs, kept, strict=True)]
-        if self.usual_names and HUMAN in self.knowledge.vocabularies[GENE].kb.type_names:
-            found = [with_usual_names(*pair) for pair in zip(docs, meant, strict=True)]
+            return
         kb = self.knowledge.vocabularies[GENE].kb
-        found = [with_proteins(d, s, kb) for d, s in zip(docs, found, strict=True)]
-        if self.other_organisms:
-            found = [list(with_organism_genes(d, s, kb)) for d, s in zip(docs, found, strict=True)]
-        for trace, *steps in zip(traces or (), spans, kept, meant, found, strict=False):
-            trace.changed(steps[0], steps[1], _EVERYDAY_WORD)
-            trace.changed(steps[1], steps[2], _NO_GENE)
-            trace.changed(steps[2], steps[3], _USUAL_NAME)
-        return found
+        has_usual_names = self.usual_names and HUMAN in kb.type_names
+        for doc, of_doc in zip(docs, spans, strict=True):
+            of_doc.drop(self._everyday_words(doc, of_doc), _EVERYDAY_WORD)
+            of_doc.drop(self._other_meanings(doc, of_doc), _NO_GENE)
+            if has_usual_names:
+                add_usual_names(doc, of_doc)
+            add_proteins(doc, of_doc, kb)
+            if self.other_organisms:
+                add_organism_genes(doc, of_doc, kb)
 
-    def _drop_other_meanings(self, doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
-        """Drop short forms that the document defines as something else, or that mostly mean
+    def _other_meanings(self, doc: Doc, spans: FoundSpans) -> set[ScoredSpan]:
+        """Return short forms that the document defines as something else, or that mostly mean
         something else and have neither words for genes beside them nor another name of the gene.
         """
         assert self.knowledge is not None
@@ -137,16 +132,13 @@ class Genes(EntityRules):
             if not any(is_beside_gene_words(text, start, start + len(name)) for start in starts):
                 if words and not any(resolver.other_name(id, name, words) for id in ids):
                     dropped.update(of_name)
-        return [span for span in spans if span not in dropped] if dropped else spans
+        return dropped
 
-    def _drop_everyday_words(self, doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
-        """Drop all genes if they are everyday words and the text does not mention genetics."""
+    def _everyday_words(self, doc: Doc, spans: FoundSpans) -> list[ScoredSpan]:
+        """Return all genes if they are everyday words and the text does not mention genetics."""
         genes = [s for s in spans if s[2] == GENE and s[3] < 1]  # 1 means forced by the user
-        if not genes or not all(map(self._is_everyday_word, texts_of(doc, genes))):
-            return spans
-        if _GENETICS_WORDS.search(text_of(doc)):
-            return spans
-        return [s for s in spans if s not in genes]
+        are_words = genes and all(map(self._is_everyday_word, texts_of(doc, genes)))
+        return genes if are_words and not _GENETICS_WORDS.search(text_of(doc)) else []
 
     def _is_everyday_word(self, text: str) -> bool:
         """Whether a string is probably an everyday word rather than the gene with this name."""

@@ -24,14 +24,15 @@ from spacy.tokens import Doc
 
 from spacy_bioel.batch import Batch
 from spacy_bioel.dictionary.unambiguous import common_words
-from spacy_bioel.doc import SpansByToken, long_forms, text_of
+from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.entities import RULE_PROBABILITY
 from spacy_bioel.entities.species import SpeciesCandidates, is_experimental_system, organism_words
-from spacy_bioel.entities.usual_names import is_beside_gene_words
+from spacy_bioel.entities.usual_names import USUAL_NAME, is_beside_gene_words
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.bundled import ASSETS_FOLDER, bundled_name
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
-from spacy_bioel.types import GENE, ORGANISM, SPECIES, Candidate, ScoredSpan
+from spacy_bioel.types import GENE, ORGANISM, SPECIES, Candidate
 
 _ABOUT = {
     "7227": r"Drosophila|[Ff]ruit ?fl(?:y|ies)|D[.] melanogaster|[Ff]lies|(?:[Tt]he|adult) fly",
@@ -57,19 +58,16 @@ _LIST = r"(?:,|,? and|,? or|/) ?"
 _BEFORE_GENE_IN_LIST, _AFTER_GENE_IN_LIST = re.compile(_LIST), re.compile(rf"{_LIST}$")
 
 
-def with_organism_genes(
-    doc: Doc, spans: Sequence[ScoredSpan], kb: KnowledgeBase
-) -> Sequence[ScoredSpan]:
+def add_organism_genes(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
     """Add missed names of genes of the organisms above that a document is about."""
     text = text_of(doc)
     counts = Counter(_ABOUT_IDS[(m.lastindex or 1) - 1] for m in _ORGANISM.finditer("\n" + text))
-    n_organisms = sum(span[2] == SPECIES for span in spans)
+    n_organisms = sum(span[2] == SPECIES for span in found)
     about = {id for id, n in counts.items() if n >= _MIN_ORGANISM_SHARE * n_organisms}
     tables = orthologs_of(kb, about).values()
     if not (tables or about & set(kb.type_names)):
-        return spans
-    by_token, names = SpansByToken(spans), list[tuple[str, int, int]]()
-    defined = long_forms(doc)
+        return
+    names, defined = list[tuple[str, int, int]](), long_forms(doc)
     for match in _GENE_NAME.finditer(text):
         word = _ALLELE.sub("", match[0])
         if len(word) >= _MIN_LENGTH and word.lower() not in STOP_WORDS and word not in defined:
@@ -84,16 +82,15 @@ def with_organism_genes(
         elif word in symbols and (not word.isalpha() or is_beside_gene_words(text, start, end)):
             rare.append((start, end))
     for places in (rare, common):
-        genes = {doc[s[0]].idx for s in by_token if s[2] == GENE}
-        ends = {doc[s[1] - 1].idx + len(doc[s[1] - 1]) for s in by_token if s[2] == GENE}
+        genes = {doc[s[0]].idx for s in found if s[2] == GENE}
+        ends = {doc[s[1] - 1].idx + len(doc[s[1] - 1]) for s in found if s[2] == GENE}
         for start, end in places:
             if (span := doc.char_span(start, end)) is None:
                 continue
-            near = by_token.overlapping(span.start, span.end)
+            near = found.overlapping(span.start, span.end)
             if near or (places is common and not _is_named_gene(text, start, end, genes, ends)):
                 continue
-            by_token.replace([], (span.start, span.end, GENE, RULE_PROBABILITY))
-    return sorted(by_token)
+            found.add((span.start, span.end, GENE, RULE_PROBABILITY), USUAL_NAME)
 
 
 def _known_genes(kb: KnowledgeBase, words: set[str], organisms: set[str]) -> set[str]:

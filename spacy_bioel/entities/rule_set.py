@@ -23,12 +23,12 @@ from spacy_bioel.batch import Batch, Query
 from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.entities import EntityRules, LinkerKnowledge
 from spacy_bioel.errors import BioelError, Errors, shortened
-from spacy_bioel.explanation import Traces
+from spacy_bioel.found import FoundSpans, InvalidSpan
 from spacy_bioel.registered import declared_facts
 from spacy_bioel.settings import LinkerSettings
 from spacy_bioel.text.normalize import subscripts
 from spacy_bioel.text.sentences import LongForms
-from spacy_bioel.types import Candidate, ScoredSpan, SpansOfDocs
+from spacy_bioel.types import Candidate
 
 # Names that facts cannot have: link fields in tables and JSON, and Span extensions.
 _RESERVED_FACTS = frozenset(
@@ -36,7 +36,11 @@ _RESERVED_FACTS = frozenset(
     " error concept_id cui cuis explanation bioel_records".split()
 )
 
-_FORMER_FUNCTIONS = ("queries", "rewrite", "wants_all")
+# Functions of earlier versions, and those that took their place.
+_FORMER_FUNCTIONS = {
+    "find": "propose(docs, spans)",
+    **dict.fromkeys(("queries", "rewrite", "wants_all"), "prepare(batch)"),
+}
 
 
 @cache
@@ -61,6 +65,8 @@ def _run(rules: EntityRules, name: str, *args: Any, n: int | None = None) -> Any
             return results
     except BioelError:
         raise
+    except InvalidSpan as error:
+        raise _error(rules, Errors.B498, span=error.span, n=error.n_tokens) from error
     except Exception as error:
         *_, last = extract_tb(error.__traceback__)
         problem = f"{type(error).__name__}: {shortened(str(error))}"
@@ -87,9 +93,9 @@ class RuleSet:
         rules_of_fact: dict[str, str] = {}
         for name, entity_rules in self.rules.items():
             entity_rules.config_name = name
-            for old in _FORMER_FUNCTIONS:
+            for old, new in _FORMER_FUNCTIONS.items():
                 if hasattr(entity_rules, old):
-                    raise _error(entity_rules, Errors.B508, old=old)
+                    raise _error(entity_rules, Errors.B508, old=old, new=new)
             for fact in entity_rules.fact_names:
                 if fact in reserved_facts():
                     raise _error(entity_rules, Errors.B506, fact=fact)
@@ -128,45 +134,27 @@ class RuleSet:
         )
 
     def completing_dictionary(self) -> RuleSet:
-        """Return the rules whose `find` runs on names found by the dictionary."""
+        """Return the rules whose `propose` runs on names found by the dictionary."""
         return RuleSet({name: r for name, r in self.rules.items() if r.completes_dictionary})
 
-    def find(
-        self,
-        docs: Sequence[Doc],
-        spans: SpansOfDocs,
-        traces: Traces = None,
-        *,
-        already_run: Sequence[Collection[str]] = (),
-    ) -> list[list[ScoredSpan]]:
+    def propose(
+        self, found: Sequence[FoundSpans], *, already_run: Sequence[Collection[str]] = ()
+    ) -> None:
         """Let the rules change the spans in documents.
 
         already_run (Sequence[Collection[str]]): Names of the rules to skip for each document.
-        RAISES BioelError: [B498] if rules return an invalid span, or one outside its document.
+        RAISES BioelError: [B498] if rules add an invalid span, or one outside its document.
         """
-        current = list(spans)
-        for name, rules in self.overriding("find"):
-            indices = [i for i in range(len(docs)) if not already_run or name not in already_run[i]]
-            if not indices:
-                continue
-            n_reasons = [trace.n_reasons for trace in traces or ()]
-            changed = _run(
-                rules,
-                "find",
-                [docs[i] for i in indices],
-                [current[i] for i in indices],
-                [traces[i] for i in indices] if traces else None,
-                n=len(indices),
-            )
-            for i, doc_spans in zip(indices, changed, strict=True):
-                before, current[i] = current[i], doc_spans
-                if traces and traces[i].n_reasons == n_reasons[i]:
-                    traces[i].changed(before, doc_spans, f"by the rules {name}")
-                kept = set(map(id, before))  # most spans are the same objects, already checked
-                for span in doc_spans:
-                    if id(span) not in kept and not _is_scored_span(span, len(docs[i])):
-                        raise _error(rules, Errors.B498, span=span, n=len(docs[i]))
-        return current
+        skipped = already_run or [()] * len(found)
+        for name, rules in self.overriding("propose"):
+            pairs = zip(found, skipped, strict=True)
+            of_docs = [of_doc for of_doc, names in pairs if name not in names]
+            for of_doc in of_docs:
+                of_doc.why = f"by the rules {name}"
+            if of_docs:
+                _run(rules, "propose", [of_doc.doc for of_doc in of_docs], of_docs)
+        for of_doc in found:
+            of_doc.why = ""
 
     def forms_of(self, doc: Doc, *, settings: LinkerSettings) -> LongForms:
         """Return long forms of short forms in a document; its own definitions take precedence.
@@ -249,13 +237,6 @@ def _is_json(value: object) -> bool:
         or type(value) in (str, int, bool)
         or (type(value) is float and isfinite(value))
     )
-
-
-def _is_scored_span(span: object, n_tokens: int) -> bool:
-    match span:
-        case (int(start), int(end), str(), float() | int() as probability):
-            return 0 <= start < end <= n_tokens and 0 <= probability <= 1
-    return False
 
 
 def _is_candidate(value: object) -> bool:

@@ -19,10 +19,11 @@ from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
 from spacy_bioel.batch import Batch, Query
-from spacy_bioel.doc import SpansByToken, long_forms, text_of
+from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.entities import RULE_PROBABILITY, LinkerKnowledge
 from spacy_bioel.entities.species import HUMAN
 from spacy_bioel.entities.variant_grammar import is_code
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
@@ -55,6 +56,7 @@ _PROTEIN = re.compile(
 _NUMBER_OR_CAT = re.compile(r"\d{4}|^[Cc]at$|^CAT$")
 MAX_PARTS = 4  # of a name, between hyphens: the time for "a-a-a-..." would grow with its square
 _NEVER_LABELS = (GENE, "Disease")
+USUAL_NAME = "by the rules for names of genes"  # for explanations
 _N_CHARS_BEFORE = 60  # characters before a name to search for words for genes
 
 
@@ -118,13 +120,13 @@ def is_beside_gene_words(text: str, start: int, end: int) -> bool:
     return bool(_WORDS_BEFORE_GENE.search(before) or _WORDS_AFTER_GENE.match(text, end))
 
 
-def with_proteins(doc: Doc, spans: list[ScoredSpan], kb: KnowledgeBase) -> list[ScoredSpan]:
+def add_proteins(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
     """Make chemicals part of the proteins called by them: "sodium iodide symporter".
 
     kb (KnowledgeBase): The knowledge base of genes.
     """
     text, by_name = text_of(doc), dict[Span, str]()
-    for start, end, label, probability in spans:
+    for start, end, label, probability in found:
         after = _PROTEIN.match(text, doc[end - 1].idx + len(doc[end - 1]))
         if label != CHEMICAL or probability == 1 or not after:
             continue
@@ -134,20 +136,18 @@ def with_proteins(doc: Doc, spans: list[ScoredSpan], kb: KnowledgeBase) -> list[
                 if span is not None and doc[first].text[0].isalnum():
                     by_name[span] = text[span.start_char : name_end]
     if not by_name:
-        return spans
+        return
     rows = kb.lookup_names(normalize_names(list(by_name.values())))
-    by_token = SpansByToken(spans)
     for span in filter_spans(s for s, row in zip(by_name, rows, strict=True) if row >= 0):
-        near = by_token.overlapping(span.start, span.end)
+        near = found.overlapping(span.start, span.end)
         if all(span.start <= s[0] and s[1] <= span.end and s[3] < 1 for s in near):
-            by_token.replace(near, (span.start, span.end, GENE, RULE_PROBABILITY))
-    return sorted(by_token)
+            found.add((span.start, span.end, GENE, RULE_PROBABILITY), USUAL_NAME, instead_of=near)
 
 
-def with_usual_names(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
+def add_usual_names(doc: Doc, found: FoundSpans) -> None:
     """Add missed names, and correct names of chemicals that are genes here."""
-    text, names, added = text_of(doc), usual_names(), dict[tuple[int, int], ScoredSpan]()
-    dropped, by_token = set[ScoredSpan](), SpansByToken(spans)
+    text, names, added = text_of(doc), usual_names(), list[ScoredSpan]()
+    dropped = set[ScoredSpan]()
     for match in _NAME_OR_WORD.finditer(text):
         name = "-".join(match.group().split("-", MAX_PARTS)[:MAX_PARTS])
         while name not in names and "-" in name:
@@ -155,12 +155,11 @@ def with_usual_names(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
         usual, start, end = names.get(name), match.start(), match.start() + len(name)
         if usual is None or (span := doc.char_span(start, end)) is None:
             continue
+        near = found.overlapping(span.start, span.end)
         if not usual.symbols:  # "PBS"
             if name not in long_forms(doc):
-                near = by_token.overlapping(span.start, span.end)
                 dropped.update(s for s in near if s[2] in _NEVER_LABELS and s[3] < 1)
             continue
-        near = by_token.overlapping(span.start, span.end)
         is_same = all(s[:2] == (span.start, span.end) and s[3] < 1 for s in near)
         is_other = name in long_forms(doc) or text.startswith((" receptor", "-receptor"), end)
         if any(s[2] == GENE for s in near) or not is_same or is_other:
@@ -168,14 +167,13 @@ def with_usual_names(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
         if usual.needs_context or near:
             if not is_beside_gene_words(text, start, end):
                 continue
-        added[span.start, span.end] = (span.start, span.end, GENE, RULE_PROBABILITY)
-    for scored in spans:
+        added.append((span.start, span.end, GENE, RULE_PROBABILITY))
+    for scored in found:
         if scored[2] == GENE and scored[3] < 1:
             mention = doc[scored[0] : scored[1]]
             place = mention.start_char, mention.end_char
             if _NUMBER_OR_CAT.search(mention.text) and is_code(text, *place):
                 dropped.add(scored)
-    if not (added or dropped):
-        return spans
-    kept = (s for s in spans if s[:2] not in added and s not in dropped)
-    return sorted([*kept, *added.values()])
+    found.drop(dropped, USUAL_NAME)
+    for scored in added:  # over spans of the same tokens, if any
+        found.add(scored, USUAL_NAME, instead_of=found.overlapping(*scored[:2]))

@@ -14,11 +14,11 @@ from typing import Any
 from spacy.tokens import Doc
 
 from spacy_bioel.batch import Batch
-from spacy_bioel.doc import SpansByToken, text_of
+from spacy_bioel.doc import text_of
 from spacy_bioel.entities import EntityRules
 from spacy_bioel.entities.species import is_named
 from spacy_bioel.entities.variant_grammar import RS_NUMBER, find_variants, is_code, read_variant
-from spacy_bioel.explanation import Traces
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.text.sentences import sentence_borders
 from spacy_bioel.types import (
     DBSNP,
@@ -27,7 +27,6 @@ from spacy_bioel.types import (
     Candidate,
     Link,
     ScoredSpan,
-    SpansOfDocs,
     is_tied,
 )
 
@@ -61,22 +60,14 @@ class Variants(EntityRules):
     needs_label = True
     fact_names = ("hgvs", "component", "gene")
 
-    def find(self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces) -> SpansOfDocs:
-        results = []
-        for i, (doc, before) in enumerate(zip(docs, spans, strict=True)):
-            added = _with_variants(doc, before)
-            rejected = {s for s in added if not _is_plausible(doc, s)}
-            at_token = SpansByToken(added if rejected else ())
+    def propose(self, docs: Sequence[Doc], spans: Sequence[FoundSpans]) -> None:
+        for doc, of_doc in zip(docs, spans, strict=True):
+            _add_variants(doc, of_doc)
+            rejected = [s for s in of_doc if not _is_plausible(doc, s)]
             # Likelier mentions take precedence even if rejected later: "fig 5" over a gene "fig".
-            below = {o for r in rejected for o in at_token.overlapping(*r[:2]) if o[3] < r[3]}
-            rest = [span for span in added if span not in below]
-            kept = [span for span in rest if span not in rejected]
-            if traces is not None:
-                traces[i].changed(before, added, "by the grammar of variants")
-                traces[i].changed(added, rest, "overlaps likelier mentions")
-                traces[i].changed(rest, kept, "does not describe a sequence change")
-            results.append(kept)
-        return results
+            below = [o for r in rejected for o in of_doc.overlapping(*r[:2]) if o[3] < r[3]]
+            of_doc.drop(below, "overlaps likelier mentions")
+            of_doc.drop(rejected, "does not describe a sequence change")
 
     def rescore(self, batch: Batch) -> Sequence[tuple[Candidate, ...]]:
         rescored = list(batch.candidates)
@@ -144,23 +135,20 @@ def create_variants_v1() -> Variants:
     return Variants()
 
 
-def _with_variants(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
+def _add_variants(doc: Doc, found: FoundSpans) -> None:
     """Let the grammar's variants replace overlapping variants, except those forced by the user.
 
     What has been found to be something else, such as the cell line T47D, stays that.
     """
-    forced = {token for start, end, _, p in spans if p == 1 for token in range(start, end)}
-    others = {(start, end) for start, end, label, _ in spans if label != VARIANT}
-    found: list[ScoredSpan] = []
     for place in find_variants(text_of(doc)):
-        span = doc.char_span(*place)
-        if span is None or (span.start, span.end) in others:
+        if (span := doc.char_span(*place)) is None:
             continue
-        if forced.isdisjoint(range(span.start, span.end)):
-            found.append((span.start, span.end, VARIANT, _GRAMMAR_PROBABILITY))
-    taken = {token for start, end, *_ in found for token in range(start, end)}
-    kept = [s for s in spans if s[2] != VARIANT or taken.isdisjoint(range(s[0], s[1]))]
-    return sorted([*kept, *found], key=lambda s: s[:3])
+        start, end = span.start, span.end
+        near = found.overlapping(start, end)
+        if not any(s[3] == 1 or (s[:2] == (start, end) and s[2] != VARIANT) for s in near):
+            variants = [s for s in near if s[2] == VARIANT]
+            added = start, end, VARIANT, _GRAMMAR_PROBABILITY
+            found.add(added, "by the grammar of variants", instead_of=variants)
 
 
 def _is_plausible(doc: Doc, span: ScoredSpan) -> bool:

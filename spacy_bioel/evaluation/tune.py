@@ -55,7 +55,7 @@ from spacy_bioel.linking.evidence import default_fusion
 from spacy_bioel.linking.find import find_mentions
 from spacy_bioel.linking.link import link, rank_candidates
 from spacy_bioel.loading import find_detector, find_linker, spans_key
-from spacy_bioel.mentions.selection import select_mentions
+from spacy_bioel.mentions.find import find, steps_of_detector
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY
 from spacy_bioel.types import AnnotatedText, Link, ScoredSpan
@@ -138,8 +138,8 @@ class Prepared:
         if detector is None:
             return doc
         if mentions is None:
-            scored = [self.spans[index]]
-            (mentions,) = select_mentions([doc], scored, detector.cfg, detector.rules)
+            steps = steps_of_detector(detector.cfg, detector.rules)
+            (mentions,) = map(list, find([doc], [self.spans[index]], steps))
         doc = doc.copy()
         detector.set_annotations([doc], [list(mentions)])
         for pipe in self._between:
@@ -258,12 +258,12 @@ def detector_step(prepared: Prepared, *, track: Track = untracked) -> Choice:
     assert detector is not None
     grid = [{key: detector.cfg[key] for key in DETECTOR_GRID[0]}, *DETECTOR_GRID]
     # Many settings give the same mentions.
-    find = cache(partial(_find_mentions, prepared))
+    linked = cache(partial(_find_mentions, prepared))
     counts: list[list[Counts]] = []
     for setting in track(grid, "Tuning the detector"):
         cfg = {**detector.cfg, **setting}
-        selected = select_mentions(prepared.docs, prepared.spans, cfg, detector.rules)
-        links = [find(index, tuple(mentions)) for index, mentions in enumerate(selected)]
+        found = find(prepared.docs, prepared.spans, steps_of_detector(cfg, detector.rules))
+        links = [linked(index, tuple(of_doc)) for index, of_doc in enumerate(found)]
         counts.append(prepared.count(range(len(links)), links, MENTION_PROTOCOL))
 
     def choose(documents: Sequence[int]) -> dict[str, Value] | None:

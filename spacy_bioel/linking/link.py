@@ -24,7 +24,6 @@ import numpy as np
 from spacy.tokens import Span
 
 from spacy_bioel.batch import Batch, LabelledString, Query, Ranked
-from spacy_bioel.explanation import Traces
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.find import add_hidden_names
@@ -35,7 +34,6 @@ from spacy_bioel.types import Candidate, Link, best_first, is_tied
 def link(
     batch: Batch,
     generator: CandidateGenerator,
-    traces: Traces = None,
     *,
     nil_threshold: float | None = None,
 ) -> tuple[Batch, list[list[Link]]]:
@@ -45,7 +43,6 @@ def link(
     linked instead.
 
     batch (Batch): Mentions from `linking.find`, with or without their candidates.
-    traces (Traces): Record which names were hidden.
     nil_threshold (float | None): Minimum score of a link; None: as in the settings.
     RETURNS (tuple): The batch with its links, and the links of each document. If names replaced
         mentions, the batch has only the documents with such names, for explanations of one text.
@@ -53,7 +50,7 @@ def link(
     """
     decided = decide(rank_candidates(batch, generator), generator, nil_threshold=nil_threshold)
     links = decided.links_of_docs()
-    doc_numbers, named = add_hidden_names(decided, generator, traces)
+    doc_numbers, named = add_hidden_names(decided, generator)
     if doc_numbers:
         decided = decide(rank_candidates(named, generator), generator, nil_threshold=nil_threshold)
         for number, of_doc in zip(doc_numbers, decided.links_of_docs(), strict=True):

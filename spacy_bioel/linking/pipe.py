@@ -22,7 +22,7 @@ from spacy_bioel.batch import Batch
 from spacy_bioel.doc import set_ent_links, set_links, set_links_as_ents, takes_entities
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.explanation import Traces, register_extensions
+from spacy_bioel.explanation import register_extensions
 from spacy_bioel.kb import bundled
 from spacy_bioel.kb.bundled import INCLUDED, KbSetting, folders_of, open_kbs, setting_of
 from spacy_bioel.kb.joined import parts_of
@@ -341,21 +341,18 @@ class Linker(StoredPipe[LinkerSettings]):
         """Return the links of each document, in the order of its mentions."""
         return sum(in_halves(lambda part: self.link(part)[1], list(docs)), [])
 
-    def link(self, docs: Iterable[Doc], traces: Traces = None) -> tuple[Batch, list[list[Link]]]:
-        """Find the mentions and link them (see `linking.link`).
+    def link(self, docs: Iterable[Doc]) -> tuple[Batch, list[list[Link]]]:
+        """Find the mentions and link them (see `linking.link`)."""
+        return link(self.find(docs), self.generator)
 
-        traces (Traces): Traces that record the spans considered in each document.
-        """
-        return link(self.find(docs, traces), self.generator, traces)
-
-    def find(self, docs: Iterable[Doc], traces: Traces = None) -> Batch:
+    def find(self, docs: Iterable[Doc]) -> Batch:
         """Find the mentions, and the strings to look up for them."""
         generator, settings = self.generator, self.check_settings()
         if settings.mentions == "model":
             if self.rescorer is None or not self.rescorer.is_ready:
                 raise BioelError(Errors.B053.format(name=self.name))
             return generator.rules.prepare(self.rescorer.find(docs, settings))
-        batch = find_mentions(docs, generator, traces)
+        batch = find_mentions(docs, generator)
         if settings.mentions != BY_DICTIONARY:
             self.pipeline.check_mentions(batch.docs, len(batch), self.name)
         return batch

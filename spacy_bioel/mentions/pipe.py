@@ -21,10 +21,11 @@ from thinc.api import Model
 from spacy_bioel.doc import annotated_labels, gold_spans, long_forms, normalized_tokens, text_of
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.explanation import Traces
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.bundled import open_kbs, open_setting
 from spacy_bioel.kb.gazetteer import Gazetteer, unpack_bits
 from spacy_bioel.kb.knowledge_base import name_keys, open_kb
+from spacy_bioel.mentions.find import find, steps_of_detector
 from spacy_bioel.mentions.model import (
     DEFINED_FORM,
     Logits,
@@ -34,7 +35,7 @@ from spacy_bioel.mentions.model import (
     find_spans,
     set_labels,
 )
-from spacy_bioel.mentions.selection import MIN_SCORED_PROBABILITY, select_mentions, word_lists
+from spacy_bioel.mentions.selection import MIN_SCORED_PROBABILITY, word_lists
 from spacy_bioel.models.inference import make_parameters
 from spacy_bioel.models.torch_io import network_of, weights_from_bytes, weights_to_bytes
 from spacy_bioel.parallel import in_halves
@@ -142,10 +143,19 @@ class MentionDetector(StoredPipe[MentionSettings]):
         add_scorer(self.model, n_labels=len(self.labels))
         network_of(self.model.get_ref("scorer"))
 
-    def predict(self, docs: Iterable[Doc], traces: Traces = None) -> list[list[ScoredSpan]]:
+    def predict(self, docs: Iterable[Doc]) -> list[list[ScoredSpan]]:
         """Find the mentions in each document as (start token, end token, label, probability).
 
-        traces (Traces): For each document, records the spans that were considered.
+        RAISES BioelError: The same errors as `find`.
+        """
+        return list(map(list, self.find(docs)))
+
+    def find(
+        self, docs: Iterable[Doc], *, min_probability: float = MIN_SCORED_PROBABILITY
+    ) -> list[FoundSpans]:
+        """Find the mentions in each document, with the reasons for explanations.
+
+        min_probability (float): Lowest probability of a span that an explanation lists.
         RAISES BioelError: [B053] before training, [B174] if the token vectors are missing, and the
             same errors as `check_settings`.
         """
@@ -154,10 +164,9 @@ class MentionDetector(StoredPipe[MentionSettings]):
         if unknown := sorted(set(word_lists(self.cfg)[0]) - set(self.labels)):
             message = Warnings.W322.format(unknown=unknown, known=", ".join(self.labels))
             warnings.warn(message, stacklevel=2)
-        lowest = min((trace.lowest for trace in traces or ()), default=MIN_SCORED_PROBABILITY)
-        score = partial(self.score_spans, min_probability=lowest)
+        score = partial(self.score_spans, min_probability=min_probability)
         scored = sum(in_halves(score, docs), [])
-        return select_mentions(docs, scored, self.cfg, self.rules, traces)
+        return find(docs, scored, steps_of_detector(self.cfg, self.rules))
 
     @property
     def rules(self) -> RuleSet:

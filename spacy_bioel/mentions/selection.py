@@ -1,11 +1,11 @@
-"""Select the mentions in a document from scored spans, step by step, recording the reasons."""
+"""Steps that narrow the spans scored in a document down to its mentions (see `mentions.find`)."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from math import log
 from typing import Any
 
@@ -13,9 +13,8 @@ from spacy.lang.en.stop_words import STOP_WORDS
 from spacy.tokens import Doc
 
 from spacy_bioel.dictionary.unambiguous import is_in_capitals
-from spacy_bioel.doc import SpansByToken, likeliest, long_forms, text_of, texts_of
-from spacy_bioel.entities.rule_set import RuleSet
-from spacy_bioel.explanation import Trace, Traces
+from spacy_bioel.doc import long_forms, text_of, texts_of
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.text.normalize import BLANK_LINE, has_whole_brackets, normalize_names, on_one_line
 from spacy_bioel.text.sentences import find_forms
 from spacy_bioel.types import ScoredSpan
@@ -33,98 +32,39 @@ _SPACE_IN_NAME = r"(?:[^\S\r\n]++(?:\r?\n[^\S\r\n]*+)?|\r?\n[^\S\r\n]*+)"
 _MIN_DISTANCE_FROM_CERTAIN = 1e-7
 # Weights are multiples of this number, so that sums are exact and ties can be detected.
 _WEIGHT_UNIT = 1e-9
-_BY_WORD_LISTS = "by the word lists `include` and `exclude`"
-
-Step = Callable[[Sequence[ScoredSpan]], list[ScoredSpan]]
 
 
-def select_mentions(
-    docs: Sequence[Doc],
-    spans: Sequence[Sequence[ScoredSpan]],
-    cfg: Mapping[str, Any],
-    rules: RuleSet | None = None,
-    traces: Traces = None,
-) -> list[list[ScoredSpan]]:
-    """Select the mentions in each document from its scored spans.
-
-    The user's word lists are applied before the entity rules; excluded words are dropped again
-    after the rules.
-    """
-    selected = [
-        _take_steps(spans[i], _steps_before_rules(doc, cfg), traces[i] if traces else None)
-        for i, doc in enumerate(docs)
-    ]
-    if rules is not None:
-        selected = rules.find(docs, selected, traces)
-    return [
-        _take_steps(selected[i], _steps_after_rules(doc, cfg), traces[i] if traces else None)
-        for i, doc in enumerate(docs)
-    ]
-
-
-def _take_steps(
-    spans: Sequence[ScoredSpan], steps: Iterable[tuple[str, Step]], trace: Trace | None
+def keep_probable(
+    doc: Doc, spans: Sequence[ScoredSpan], *, min_probability: float
 ) -> list[ScoredSpan]:
-    """Apply the steps in order, and record why each step drops or adds spans."""
-    selected = list(spans)
-    for reason, step in steps:
-        before, selected = selected, step(selected)
-        if trace is not None:
-            trace.changed(before, selected, reason)
-    return selected
+    return [span for span in spans if span[3] >= min_probability]
 
 
-def _keep_probable(min_probability: float) -> Step:
-    return lambda spans: [span for span in spans if span[3] >= min_probability]
+def drop_several_paragraphs(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
+    """Drop spans with a blank line."""
+    is_in_paragraph = BLANK_LINE.search(text_of(doc)) is None
+    return spans if is_in_paragraph else _keep_texts(doc, spans, lambda t: not BLANK_LINE.search(t))
 
 
-def _keep_texts(doc: Doc, condition: Callable[[str], bool]) -> Step:
+def drop_function_words(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
+    """Drop function words in texts in capitals: "WAS" is not a gene there."""
+    if not is_in_capitals(text_of(doc)):
+        return spans
+    return _keep_texts(doc, spans, lambda text: text.lower() not in STOP_WORDS)
+
+
+def drop_half_brackets(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
+    """Drop spans with half of a pair of brackets."""
+    has_brackets = _BRACKETS.search(text_of(doc))
+    return _keep_texts(doc, spans, has_whole_brackets) if has_brackets else spans
+
+
+def _keep_texts(
+    doc: Doc, spans: Sequence[ScoredSpan], condition: Callable[[str], bool]
+) -> list[ScoredSpan]:
     """Keep the spans whose text meets a condition."""
-
-    def keep(spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
-        pairs = zip(spans, texts_of(doc, spans), strict=True)
-        return [span for span, text in pairs if condition(text)]
-
-    return keep
-
-
-def _steps_before_rules(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
-    """Return the (reason, step) pairs that narrow all spans down to the probable spans."""
-    threshold: float = cfg["threshold"]
-    below, text = f"below the threshold of {threshold:g}", text_of(doc)
-    steps: list[tuple[str, Step]] = [("trimmed by markup or a denial", partial(trim_borders, doc))]
-    if BLANK_LINE.search(text):
-        has_no_blank_line = _keep_texts(doc, lambda text: not BLANK_LINE.search(text))
-        steps.append(("contains a blank line", has_no_blank_line))
-    if is_in_capitals(text):
-        is_content_word = _keep_texts(doc, lambda text: text.lower() not in STOP_WORDS)
-        steps.append(("a function word, in a text in capitals", is_content_word))
-    if _BRACKETS.search(text):
-        steps.append(("contains half of a pair of brackets", _keep_texts(doc, has_whole_brackets)))
-    steps += [
-        (below, _keep_probable(min(threshold, MIN_SCORED_PROBABILITY))),
-        ("", partial(smooth_over_document, doc, weight=cfg["document_smoothing"])),
-        (below, _keep_probable(threshold)),
-    ]
-    include, exclude = word_lists(cfg)
-    if include or exclude:
-        lists = partial(apply_lists, doc, include=include, exclude=exclude)
-        steps.append((_BY_WORD_LISTS, lists))
-    return steps
-
-
-def _steps_after_rules(doc: Doc, cfg: Mapping[str, Any]) -> list[tuple[str, Step]]:
-    """Return the (reason, step) pairs that turn the spans left by the rules into mentions."""
-    threshold, steps = cfg["threshold"], list[tuple[str, Step]]()
-    if exclude := word_lists(cfg)[1]:
-        lists = partial(apply_lists, doc, include={}, exclude=exclude)
-        steps.append((_BY_WORD_LISTS, lists))
-    if not cfg["allow_overlap"]:
-        steps.append(("overlaps likelier mentions", partial(drop_overlaps, threshold=threshold)))
-    if cfg["abbreviations"]:
-        defined_forms = partial(add_defined_forms, doc)
-        steps.append(("by a short form that the document defines", defined_forms))
-    return steps
+    pairs = zip(spans, texts_of(doc, spans), strict=True)
+    return [span for span, text in pairs if condition(text)]
 
 
 def smooth_over_document(
@@ -164,10 +104,12 @@ def trim_borders(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
         tokens = [i for i in range(start, end) if i not in trimmed]
         if tokens:
             kept.append((tokens[0], tokens[-1] + 1, label, p))
-    return likeliest(kept)
+    return kept
 
 
-def drop_overlaps(mentions: Sequence[ScoredSpan], *, threshold: float) -> list[ScoredSpan]:
+def drop_overlaps(
+    doc: Doc, mentions: Sequence[ScoredSpan], *, threshold: float
+) -> list[ScoredSpan]:
     """Choose the non-overlapping mentions with the greatest total weight.
 
     The weight of a mention is its log-odds minus the log-odds of the threshold. Two mentions can
@@ -221,7 +163,7 @@ def word_lists(cfg: Mapping[str, Any]) -> tuple[dict[str, Sequence[str]], Sequen
 
 def apply_lists(
     doc: Doc,
-    spans: Sequence[ScoredSpan],
+    spans: list[ScoredSpan],
     *,
     include: Mapping[str, Sequence[str]],
     exclude: Sequence[str],
@@ -231,6 +173,8 @@ def apply_lists(
     include (Mapping): Words by label. Their spans have probability 1, and nothing may overlap them.
     exclude (Sequence[str]): Words that are not mentions with any label.
     """
+    if not (include or exclude):
+        return spans
     included = []
     for label, words in include.items():
         for match in _words_pattern(tuple(words)).finditer(text_of(doc)) if words else ():
@@ -240,7 +184,7 @@ def apply_lists(
     kept = [span for span in spans if covered.isdisjoint(range(*span[:2]))]
     if exclude:
         excluded = {on_one_line(words.lower()) for words in exclude}
-        kept = _keep_texts(doc, lambda text: on_one_line(text.lower()) not in excluded)(kept)
+        kept = _keep_texts(doc, kept, lambda text: on_one_line(text.lower()) not in excluded)
     return sorted([*kept, *included], key=lambda span: span[:3]) if included else kept
 
 
@@ -253,27 +197,28 @@ def _words_pattern(words: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w)(?:{alternatives})(?!\w)", re.IGNORECASE)
 
 
-def add_defined_forms(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
+def add_defined_forms(found: FoundSpans) -> None:
     """Add every occurrence of a short form that the document defines for a mention, such as "AKI"
     in "acute kidney injury (AKI)", with the mention's label and probability.
 
     Mentions with the same tokens are replaced, or dropped where the document defines the short form
     as something else. An occurrence that overlaps any other mention is not added.
     """
+    doc, spans, why = found.doc, list(found), "by a short form that the document defines"
     forms = long_forms(doc)
     if not (forms and spans):
-        return list(spans)
+        return
     texts = map(on_one_line, texts_of(doc, spans))
     mention_of_text = {text: span[2:] for text, span in zip(texts, spans, strict=True)}
     meant = {pair: mention_of_text.get(on_one_line(pair[1])) for pair in forms.pairs()}
     defined = dict.fromkeys(short for (short, _), mention in meant.items() if mention)
-    selected = SpansByToken(spans)
     for short, char_spans in find_forms(text_of(doc), defined).items():
         for char_span in char_spans:
             if (span := doc.char_span(*char_span)) is None:
                 continue
-            near = selected.overlapping(span.start, span.end)
+            near = found.overlapping(span.start, span.end)
             if all(s[:2] == (span.start, span.end) for s in near):
-                mention = meant[short, forms.at(char_span[0], short) or ""]
-                selected.replace(near, mention and (span.start, span.end, *mention))
-    return sorted(selected, key=lambda s: s[:3])
+                if mention := meant[short, forms.at(char_span[0], short) or ""]:
+                    found.add((span.start, span.end, *mention), why, instead_of=near)
+                else:
+                    found.drop(near, why)

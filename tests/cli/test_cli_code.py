@@ -22,7 +22,7 @@ import re
 from dataclasses import dataclass
 
 import spacy
-from spacy_bioel.entities import EntityRules, Query, add_spans
+from spacy_bioel.entities import EntityRules, Query
 
 
 @dataclass
@@ -31,9 +31,9 @@ class Antibodies(EntityRules):
     labels = ("Antibody",)
     fact_names = ("vendor", "catalogue")
 
-    def find(self, docs, spans, traces):
-        places = [[m.span() for m in re.finditer(r"ab\\d+", doc.text)] for doc in docs]
-        return [add_spans(*one, "Antibody") for one in zip(docs, spans, places)]
+    def propose(self, docs, spans):
+        for doc, of_doc in zip(docs, spans):
+            of_doc.add_places((m.span() for m in re.finditer(r"ab\\d+", doc.text)), "Antibody")
 
     def prepare(self, batch):
         return [Query.of(f"{self.vendor} {span.text}") for span in batch.spans]

@@ -12,10 +12,11 @@ from spacy.vocab import Vocab
 
 from spacy_bioel.entities.composites import end_with_members, split_composite
 from spacy_bioel.entities.genes import other_spellings
-from spacy_bioel.entities.organism_genes import with_organism_genes
+from spacy_bioel.entities.organism_genes import add_organism_genes
 from spacy_bioel.entities.species import organism_words
 from spacy_bioel.entities.variant_grammar import Variant, find_variants, is_code, read_variant
 from spacy_bioel.entities.variants import rs_numbers
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.report import explain
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*W323")
@@ -67,7 +68,7 @@ def words_of(text: str) -> Doc:
 def organism_genes(text: str, kb: str, labels: Any = None) -> list[str]:
     given = spans_of(doc := words_of(text), labels or {})
     places = {span[:2] for span in given if span[2] == "Species"}
-    found = with_organism_genes(doc, given, CASES.kb(kb))
+    add_organism_genes(doc, found := FoundSpans(doc, given), CASES.kb(kb))
     return [doc[s:e].text for s, e, *_ in found if (s, e) not in places]
 
 

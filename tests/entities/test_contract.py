@@ -1,5 +1,6 @@
 """The interface of entity rules: what they can do in both pipes, help for them, their errors."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -9,16 +10,18 @@ import numpy as np
 import pytest
 import spacy
 from spacy.language import Language
+from spacy.tokens import Doc
 from spacy.util import registry
 from tiny import blank, linking_nlp, links, needs
 
 import spacy_bioel
-from spacy_bioel.entities import Batch, EntityRules, Query, add_spans
+from spacy_bioel.entities import Batch, EntityRules, Query
 from spacy_bioel.entities.rule_set import RuleSet, reserved_facts
 from spacy_bioel.errors import BioelError
-from spacy_bioel.explanation import Trace, extension_getters
+from spacy_bioel.explanation import Reasons, extension_getters
 from spacy_bioel.export.html import columns_of
 from spacy_bioel.export.rows import link_texts, to_row
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.types import Candidate, Concept, Link, best_first
 
@@ -34,15 +37,11 @@ class Antibodies(EntityRules):
         self.labels = (label,)
         self._proposes, self._score = proposes, score
 
-    def find(self, docs: Any, spans: Any, traces: Sequence[Trace] | None) -> Any:
-        ends = [[token.i for token in doc if token.text.endswith("mab")] for doc in docs]
-        found = [
-            [*before, *((i, i + 1, self.labels[0], 0.9) for i in of_doc)]
-            for before, of_doc in zip(spans, ends, strict=True)
-        ]
-        for trace, before, after in zip(traces or (), spans, found, strict=False):
-            trace.changed(before, after, WHY)
-        return found
+    def propose(self, docs: Sequence[Doc], spans: Sequence[FoundSpans]) -> None:
+        for doc, of_doc in zip(docs, spans, strict=True):
+            for token in doc:
+                if token.text.endswith("mab"):
+                    of_doc.add((token.i, token.i + 1, self.labels[0], 0.9), WHY)
 
     def rescore(self, batch: Batch) -> list[tuple[Candidate, ...]]:
         if not self._proposes:
@@ -181,12 +180,10 @@ class Accessions(EntityRules):
     labels = ("Accession",)
     outside_ids = True
 
-    def find(self, docs: Any, spans: Any, traces: Any) -> Any:
-        numbers = ([t.i for t in doc if t.text.isdigit()] for doc in docs)
-        return [
-            [*before, *((i, i + 1, "Accession", 0.99) for i in of_doc)]
-            for before, of_doc in zip(spans, numbers, strict=True)
-        ]
+    def propose(self, docs: Sequence[Doc], spans: Sequence[FoundSpans]) -> None:
+        for doc, of_doc in zip(docs, spans, strict=True):
+            places = [(t.idx, t.idx + len(t)) for t in doc if t.text.isdigit()]
+            of_doc.add_places(places, "Accession")
 
     def rescore(self, batch: Batch) -> Any:
         pairs = list(zip(batch.candidates, batch.labels, strict=True))
@@ -245,13 +242,12 @@ class Careless(EntityRules):
         self.labels = ("Chemical",) if span is not None else ()
         self._facts, self._span, self._queries = facts, span, queries
 
-    def find(self, docs: Any, spans: Any, traces: Any) -> Any:
-        if self._span == "fail" and any("Dogs" in doc.text for doc in docs):
-            raise ValueError("no such span")
-        return [
-            [*of_doc, self._span] if self._span and "Dogs" in doc.text else of_doc
-            for doc, of_doc in zip(docs, spans, strict=True)
-        ]
+    def propose(self, docs: Sequence[Doc], spans: Sequence[FoundSpans]) -> None:
+        for doc, of_doc in zip(docs, spans, strict=True):
+            if self._span == "fail" and "Dogs" in doc.text:
+                raise ValueError("no such span")
+            if self._span and "Dogs" in doc.text:
+                of_doc.add(self._span)
 
     def prepare(self, batch: Batch) -> Any:
         is_about_dogs = any("Dogs" in doc.text for doc in batch.docs)
@@ -267,11 +263,15 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"facts": {"color": np.float32(2.5)}}, "B507", "The rules mine (Careless)"),
     ({"facts": ["red"]}, "B507", "The rules mine (Careless)"),
     ({"facts": {"form": "long"}}, "B504", "returned a fact 'form' that is missing"),
-    ({"span": "fail"}, "B497", "(Careless) failed in find: ValueError: no such span (test_contr"),
+    (
+        {"span": "fail"},
+        "B497",
+        "failed in propose: ValueError: no such span (test_contract.py:",
+    ),
     ({"span": (0, 1, "Chemical")}, "B498", "The rules mine (Careless)"),
     ({"span": (0, 1, "Chemical", 7.0)}, "B498", "The rules mine (Careless)"),
     ({"span": (0, 1, None, 0.9)}, "B498", "The rules mine (Careless)"),
-    ({"span": (1, 9, "Chemical", 0.9)}, "B498", "returned the span (1, 9, 'Chemical', 0.9)"),
+    ({"span": (1, 9, "Chemical", 0.9)}, "B498", "added the span (1, 9, 'Chemical', 0.9)"),
     ({"queries": ["fever"]}, "B497", "The rules mine (Careless)"),
     ({"queries": []}, "B503", "returned 0 results from `prepare`, expected 1"),
     ({"facts": {"color": ["red", 1, None]}}, "", ""),
@@ -312,10 +312,16 @@ def test_facts_do_not_take_the_names_of_fields(kb, fact):
         RuleSet({"mine": Rules()})
 
 
-@pytest.mark.parametrize("former", ["queries", "rewrite", "wants_all"])
-def test_a_former_function_is_refused_with_the_name_of_the_new_one(former):
+@pytest.mark.parametrize(
+    ("former", "new"),
+    [
+        ("queries", "prepare(batch)"), ("rewrite", "prepare(batch)"),
+        ("wants_all", "prepare(batch)"), ("find", "propose(docs, spans)"),
+    ],
+)  # fmt: skip
+def test_a_former_function_is_refused_with_the_name_of_the_new_one(former, new):
     rules = type("Rules", (EntityRules,), {former: lambda self, *_: ()})()
-    message = rf"\[B508\] The rules mine \(Rules\) define `{former}`.* `prepare\(batch\)`"
+    message = rf"\[B508\] The rules mine \(Rules\) define `{former}`.* `{re.escape(new)}`"
     with pytest.raises(BioelError, match=message):
         RuleSet({"mine": rules})
 
@@ -344,8 +350,9 @@ def test_added_spans_replace_others(places, given, expected):
     doc = blank().make_doc(STAIN)
     token = doc.char_span(*NUMBER)
     before = [(token.start, token.end, *label_and_score) for label_and_score in given]
-    after = add_spans(doc, before, places, "Antibody")
-    assert [doc[start:end].text for start, end, *_ in after] == expected
+    found = FoundSpans(doc, before)
+    found.add_places(places, "Antibody")
+    assert [doc[start:end].text for start, end, *_ in found] == expected
 
 
 def test_a_query_is_normalised():
@@ -353,33 +360,30 @@ def test_a_query_is_normalised():
     assert (query.whole, query.text) == ("abcam ab 7260", "Abcam AB-7260")
 
 
-class Silent(EntityRules):
-    """Adds a span, and says nothing of it."""
+class Numbers(EntityRules):
+    """Adds a span."""
 
-    def find(self, docs: Any, spans: Any, traces: Any) -> Any:
-        return [
-            add_spans(doc, doc_spans, [OTHER], "Antibody")
-            for doc, doc_spans in zip(docs, spans, strict=True)
-        ]
+    def propose(self, docs: Sequence[Doc], spans: Sequence[FoundSpans]) -> None:
+        for of_doc in spans:
+            of_doc.add_places([OTHER], "Antibody")
 
 
-class Talking(Silent):
+class Explained(EntityRules):
     """Says why."""
 
-    def find(self, docs: Any, spans: Any, traces: Any) -> Any:
-        found = super().find(docs, spans, traces)
-        for trace, before, after in zip(traces, spans, found, strict=True):
-            trace.changed(before, after, "a number")
-        return found
+    def propose(self, docs: Sequence[Doc], spans: Sequence[FoundSpans]) -> None:
+        for of_doc in spans:
+            of_doc.add_places([OTHER], "Antibody", why="a number")
 
 
 @pytest.mark.parametrize(
-    ("rules", "reason"), [(Silent(), "by the rules mine"), (Talking(), "a number")]
+    ("rules", "reason"), [(Numbers(), "by the rules mine"), (Explained(), "a number")]
 )
-def test_a_trace_names_rules_that_do_not_give_a_reason(rules, reason):
+def test_an_explanation_names_rules_that_do_not_give_a_reason(rules, reason):
     doc = blank().make_doc(STAIN)
-    trace, place = Trace(doc), doc.char_span(*OTHER)
-    before = [(place.start, place.end, "Gene", 0.5)]
-    (after,) = RuleSet({"mine": rules}).find([doc], [before], [trace])
-    considered = [(c.label, c.is_mention, c.reason) for c in trace.considered(after)]
+    place = doc.char_span(*OTHER)
+    found = FoundSpans(doc, [(place.start, place.end, "Gene", 0.5)])
+    RuleSet({"mine": rules}).propose([found])
+    (reasons := Reasons()).read(found)
+    considered = [(c.label, c.is_mention, c.reason) for c in reasons.considered(doc, found)]
     assert considered == [("Antibody", True, reason), ("Gene", False, reason)]

@@ -12,7 +12,7 @@ from tiny import linking_nlp
 from spacy_bioel.entities.genes import create_genes_v1
 from spacy_bioel.entities.organism_genes import orthologs_of
 from spacy_bioel.entities.rule_set import RuleSet
-from spacy_bioel.entities.usual_names import MAX_PARTS, usual_names, with_usual_names
+from spacy_bioel.entities.usual_names import MAX_PARTS, add_usual_names, usual_names
 from spacy_bioel.entities.variant_grammar import (
     REWRITES,
     VARIANT_FORMS,
@@ -20,6 +20,7 @@ from spacy_bioel.entities.variant_grammar import (
     read_variant,
 )
 from spacy_bioel.entities.variants import VariantGenes, create_variants_v1
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.bundled import starter_kb
 from spacy_bioel.kb.edit import NameEdit, edit_names
@@ -128,7 +129,8 @@ def test_a_word_with_many_hyphens_is_looked_up_a_few_times(monkeypatch):
     asked: list[str] = []
     names = type("Names", (dict,), {"__contains__": lambda _, name: asked.append(name)})()
     monkeypatch.setattr("spacy_bioel.entities.usual_names.usual_names", lambda: names)
-    with_usual_names(Doc(Vocab(), ["α-" * 1000 + "α"]), [])
+    doc = Doc(Vocab(), ["α-" * 1000 + "α"])
+    add_usual_names(doc, FoundSpans(doc))
     assert asked == ["α-α-α-α", "α-α-α", "α-α", "α"]
 
 
@@ -220,8 +222,12 @@ def test_a_gene_without_a_link_is_none():
 
 def test_a_mention_of_something_else_is_no_variant():
     doc = Doc(Vocab(), words=["T47D", "cells"])
-    for label in ("CellLine", "Gene"):
-        assert create_variants_v1().find([doc], [[(0, 1, label, 0.6)]], None) == [
-            [(0, 1, label, 0.6)]
-        ]
-    assert create_variants_v1().find([doc], [[]], None) == [[(0, 1, "Variant", 0.99)]]
+    cell, gene, nothing = (
+        [(0, 1, "CellLine", 0.6)],
+        [(0, 1, "Gene", 0.6)],
+        list[tuple[int, int, str, float]](),
+    )
+    for given, expected in (cell, cell), (gene, gene), (nothing, [(0, 1, "Variant", 0.99)]):
+        found = FoundSpans(doc, given)
+        create_variants_v1().propose([doc], [found])
+        assert list(found) == expected

@@ -14,6 +14,7 @@ from tiny import needs
 
 import spacy_bioel
 from spacy_bioel.doc import get_links
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.io.pubtator import read_pubtator
 
 TEXTS = [
@@ -104,7 +105,7 @@ def test_shorthand_of_a_batch_belongs_to_its_doc(clinical):
     notes = clinical.get_pipe("bioel_linker").generator.rules.rules
     (rules,) = [one for one in notes.values() if type(one).__name__ == "Notes"]
     doc = clinical.make_doc("CKD3 and K 6.2 today")
-    rules.find([doc], [[]], None)
+    rules.propose([doc], [FoundSpans(doc)])
     with doc.retokenize() as retokenizer:
         retokenizer.merge(doc[0:2])
     again, fresh = run(clinical, doc), run(clinical, copy_of_tokens(doc))

@@ -8,6 +8,7 @@ import pytest
 from cases import table
 from tiny import blank
 
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.mentions.selection import (
     add_defined_forms,
     apply_lists,
@@ -17,12 +18,14 @@ from spacy_bioel.mentions.selection import (
 from spacy_bioel.text.normalize import has_whole_brackets
 from spacy_bioel.types import ScoredSpan
 
+DOC = blank().make_doc("")  # for functions that read no text
+
 
 @table("overlaps")
 def test_drop_overlaps(threshold, mentions, kept):
     mentions = [*map(tuple, mentions)]
     for order in (mentions, mentions[::-1]):
-        assert drop_overlaps(order, threshold=threshold) == [mentions[i] for i in kept]
+        assert drop_overlaps(DOC, order, threshold=threshold) == [mentions[i] for i in kept]
 
 
 def brute_force(mentions: list[ScoredSpan], threshold: float) -> tuple[float, int]:
@@ -46,7 +49,7 @@ def test_no_subset_is_better(seed):
     places = [(start, start + rng.randint(1, 4)) for start in rng.choices(range(8), k=9)]
     # Few different probabilities, so that there are ties.
     mentions = [(*place, rng.choice("AB"), rng.choice([0.8, 0.9, 0.95])) for place in places]
-    kept = drop_overlaps(mentions, threshold=threshold)
+    kept = drop_overlaps(DOC, mentions, threshold=threshold)
     tokens = [token for start, end, *_ in kept for token in range(start, end)]
     assert len(tokens) == len(set(tokens)) and set(kept) <= set(mentions)
     assert kept == sorted(kept)
@@ -56,7 +59,7 @@ def test_no_subset_is_better(seed):
     assert weight == pytest.approx(expected, abs=1e-5)
     assert len(tokens) == n_tokens
     shuffled = rng.sample(mentions, len(mentions))
-    assert drop_overlaps(shuffled, threshold=threshold) == kept
+    assert drop_overlaps(DOC, shuffled, threshold=threshold) == kept
 
 
 @pytest.mark.parametrize(
@@ -98,5 +101,7 @@ def test_short_forms_of_mentions_are_mentions():
     texts = [doc[start:end].text for start, end, *_ in (injury, taken, longer)]
     assert texts == ["Acute kidney injury", "AKI", "AKI care"]
     short = [(4, 5, "Disease", 0.9), (7, 8, "Disease", 0.9)]
-    assert add_defined_forms(doc, [injury, taken, longer]) == [injury, *short, longer]
-    assert add_defined_forms(doc, []) == []
+    found, empty = FoundSpans(doc, [injury, taken, longer]), FoundSpans(doc)
+    add_defined_forms(found)
+    add_defined_forms(empty)
+    assert (list(found), list(empty)) == ([injury, *short, longer], [])

@@ -15,7 +15,7 @@ from tiny import blank, linking_nlp, links
 from spacy_bioel.dictionary.lookup import DictionaryLookup
 from spacy_bioel.dictionary.written_forms import is_code_name
 from spacy_bioel.doc import get_links
-from spacy_bioel.explanation import Trace, reason_of
+from spacy_bioel.explanation import Reasons, reason_of
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.edit import add_concepts
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
@@ -48,7 +48,7 @@ def adding() -> Language:
 def find(lookup: DictionaryLookup, text: str, **options: bool) -> list[tuple[str, str]]:
     doc = blank().make_doc(text)
     (found,) = lookup.find([doc], DictionarySettings(**options))
-    return [(doc[n.first : n.last + 1].text, lookup.kb.name(n.row)) for n in found]
+    return [(doc[start:end].text, found.names[start, end, ""]) for start, end, *_ in found]
 
 
 def test_names_of_many_words(tmp_path):
@@ -75,9 +75,10 @@ def test_documents_do_not_depend_on_their_batch(lookup):
     texts = ["Seizure", "", "and palate. cleft", "cleft lip", "MS (multiple sclerosis)", "MS"]
     nlp = blank()
     docs = [nlp.make_doc(text) for text in texts]
-    together = lookup.find(docs)
-    assert together == [lookup.find([doc])[0] for doc in docs]
-    assert all(0.5 <= name.probability <= 1 for of_doc in together for name in of_doc)
+    together = [(list(found), found.names) for found in lookup.find(docs)]
+    alone = [lookup.find([doc])[0] for doc in docs]
+    assert together == [(list(found), found.names) for found in alone]
+    assert all(0.5 <= p <= 1 for spans, _ in together for *_, p in spans)
     assert lookup.find([]) == []
 
 
@@ -109,8 +110,9 @@ def test_a_concept_above_most_others_is_not_a_mention(tmp_path, n_below, found):
 @table("reasons against names")
 def test_reasons_against_names(lookup, text, reason):
     doc = blank().make_doc(text)
-    lookup.find([doc], DictionarySettings(exclude=("heart",)), traces=[trace := Trace(doc)])
-    assert reason in {one.reason for one in trace.considered([])}
+    (found,) = lookup.find([doc], DictionarySettings(exclude=("heart",)))
+    (reasons := Reasons()).read(found)
+    assert reason in {one.reason for one in reasons.considered(doc, found)}
 
 
 def test_names_found_with_an_ontology_have_a_label(tmp_path):

@@ -11,10 +11,11 @@ from tiny import blank, learn, linking_nlp, needs
 
 import spacy_bioel
 from spacy_bioel.doc import get_links
+from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError
-from spacy_bioel.explanation import Explanation, Trace, features_text
+from spacy_bioel.explanation import Explanation, Reasons, features_text
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.mentions.selection import select_mentions
+from spacy_bioel.mentions.find import find, steps_of_detector
 from spacy_bioel.types import Concept, Link
 
 CONCEPTS = (
@@ -116,8 +117,9 @@ def test_every_span_has_a_reason():
     doc = blank().make_doc("Acute kidney injury (AKI) and a cold. AKI was (mild.")
     spans = [(0, 3, "D", 0.9), (1, 3, "D", 0.6), (4, 5, "D", 0.4), (8, 9, "D", 0.8)]
     spans += [(10, 14, "D", 0.9)]
-    (chosen,) = select_mentions([doc], [spans], CFG, traces=[trace := Trace(doc)])
-    assert [(c.text, c.is_mention, c.reason) for c in trace.considered(chosen)] == [
+    (chosen,) = find([doc], [spans], steps_of_detector(CFG, RuleSet({})))
+    (reasons := Reasons()).read(chosen)
+    assert [(c.text, c.is_mention, c.reason) for c in reasons.considered(doc, chosen)] == [
         ("Acute kidney injury", True, ""),
         ("kidney injury", False, "overlaps likelier mentions"),
         ("AKI", True, "by a short form that the document defines"),

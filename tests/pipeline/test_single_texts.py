@@ -4,7 +4,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from cases import Cases, check, spans_of
 from tiny import blank, decide_by
@@ -15,8 +14,10 @@ from spacy_bioel.entities.composites import Composites
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.entities.variants import Variants
 from spacy_bioel.fine_tuning import choose_starts
-from spacy_bioel.mentions.selection import select_mentions, trim_borders
+from spacy_bioel.mentions.find import find, steps_of_detector
+from spacy_bioel.mentions.selection import trim_borders
 from spacy_bioel.settings import DictionarySettings, MentionSettings
+from spacy_bioel.text.normalize import normalize_name
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*W323")
 CASES = Cases(Path(__file__).with_name("cases.yml"))
@@ -40,23 +41,23 @@ def lookup_in(kb: str) -> DictionaryLookup:
     return DictionaryLookup(CASES.kb(kb))
 
 
-def found(text: str, kb: str, **options: bool) -> list[tuple[str, int]]:
-    """Return words, and the row of the name that a dictionary finds in them."""
+def found(text: str, kb: str, **options: bool) -> list[tuple[str, str]]:
+    """Return words, and the name that a dictionary finds in them."""
     doc = blank().make_doc(text)
     (names,) = lookup_in(kb).find([doc], DictionarySettings(**options))
-    return [(doc[name.first : name.last + 1].text, name.row) for name in names]
+    return [(doc[start:end].text, names.names[start, end, ""]) for start, end, *_ in names]
 
 
 def names(text: str, kb: str, **options: bool) -> dict[str, Any]:
-    return by_words([(word, CASES.kb(kb).name(row)) for word, row in found(text, kb, **options)])
+    return by_words(found(text, kb, **options))
 
 
 def concepts(text: str, kb: str) -> dict[str, Any]:
     """Return the preferred name of the first concept of each name."""
     opened = CASES.kb(kb)
     rows = [
-        (words, int(opened.concepts_of_names(np.array([row]))[1][0]))
-        for words, row in found(text, kb)
+        (words, int(opened.concepts_of_names(opened.lookup_names([normalize_name(name)]))[1][0]))
+        for words, name in found(text, kb)
     ]
     return by_words([(words, opened.preferred_name(row)) for words, row in rows])
 
@@ -98,9 +99,8 @@ RULES = RuleSet({"composites": Composites(), "variants": Variants()})
 def selected(text: str, labels: Any, *, rules: bool = False, **settings: bool | None) -> list[str]:
     settings = MentionSettings.defaults() | {"allow_overlap": True} | settings
     doc = blank().make_doc(text)
-    (chosen,) = select_mentions(
-        [doc], [spans_of(doc, labels)], settings, RULES if rules else RuleSet({})
-    )
+    steps = steps_of_detector(settings, RULES if rules else RuleSet({}))
+    (chosen,) = find([doc], [spans_of(doc, labels)], steps)
     return [doc[start:end].text for start, end, *_ in chosen]
 
 
@@ -112,7 +112,7 @@ def start_of_label(text: str) -> str | None:
 CHECKS = {
     "tokens": lambda text: [token.text for token in blank().make_doc(text)],
     "names": names,
-    "name_list": lambda text, kb: [CASES.kb(kb).name(row) for _, row in found(text, kb)],
+    "name_list": lambda text, kb: [name for _, name in found(text, kb)],
     "words": lambda text, kb: [words for words, _ in found(text, kb)],
     "concepts": concepts,
     "links": CASES.links,

@@ -64,7 +64,7 @@ def answering(monkeypatch) -> Callable[..., Any]:
         def scored(docs: Sequence[Doc], **_: Any) -> list[list[Any]]:
             return [list(answers[doc.text]) for doc in docs]
 
-        def find(docs: Sequence[Doc], traces: object = None) -> Batch:
+        def find(docs: Sequence[Doc]) -> Batch:
             links = [(i, link) for i, doc in enumerate(docs) for link in answers[doc.text]]
             spans = [docs[i].char_span(link.start, link.end, link.label) for i, link in links]
             candidates = [link.candidates for _, link in links]

@@ -17,7 +17,7 @@ import numpy as np
 from spacy.tokens import Doc
 
 from spacy_bioel.batch import Batch, Query
-from spacy_bioel.doc import SpansByToken, long_forms, text_of
+from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.entities import EntityRules, LinkerKnowledge, Vocabulary
 from spacy_bioel.entities.shorthand import (
     MIN_CASELESS_LENGTH,
@@ -27,7 +27,7 @@ from spacy_bioel.entities.shorthand import (
     long_forms_with,
     shorthand_for,
 )
-from spacy_bioel.explanation import SpanKey, Traces
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.plugins.clinical.rewordings import (
     NO_MENTION,
     are_apart,
@@ -38,7 +38,7 @@ from spacy_bioel.plugins.clinical.rewordings import (
 from spacy_bioel.plugins.clinical.tables import note_tables
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.text.sentences import find_forms
-from spacy_bioel.types import IntArray, ScoredSpan, SpansOfDocs
+from spacy_bioel.types import IntArray, SpanKey
 
 
 def choose_meanings(text: str, forms: Container[str]) -> dict[str, str]:
@@ -121,18 +121,19 @@ class _NoteFinder:
         return next(((name, labels[name]) for name in alternatives if name in labels), None)
 
 
-def _add_names(
-    spans: Sequence[ScoredSpan], names: Sequence[tuple[SpanKey, str, bool]]
-) -> list[ScoredSpan]:
+def _add_names(found: FoundSpans, names: Sequence[tuple[SpanKey, str, bool]]) -> None:
     """Replace mentions inside shorthand and measurements, and add reworded names to the mentions
     inside them; longer mentions stay."""
-    kept = SpansByToken(spans)
-    for (start, end, label), _, replaces in names:
-        overlapping = kept.overlapping(start, end)
+    why = "in shorthand, a measurement, or another wording"
+    for (start, end, label), name, replaces in names:
+        near = found.overlapping(start, end)
         longest = end - start if replaces else end - start - 1
-        if all(start <= s[0] and s[1] <= end and s[1] - s[0] <= longest for s in overlapping):
-            kept.replace(overlapping if replaces else (), (start, end, label, 1.0))
-    return sorted(kept, key=lambda s: s[:2])
+        if all(start <= s[0] and s[1] <= end and s[1] - s[0] <= longest for s in near):
+            replaced = near if replaces else ()
+            found.add((start, end, label, 1.0), why, stands_for=name, instead_of=replaced)
+        else:
+            for same in (s[:3] for s in near if s[:2] == (start, end)):
+                found.names.setdefault(same, name)
 
 
 class Notes(Shorthand):
@@ -187,31 +188,24 @@ class Notes(Shorthand):
         is_other |= are_apart(text, starts, ends)
         return [NO_MENTION if other else "" for other in is_other.tolist()]
 
-    def find(self, docs: Sequence[Doc], spans: SpansOfDocs, traces: Traces) -> SpansOfDocs:
-        """Add shorthand and measurements; their queries will be the names they stand for."""
+    def propose(self, docs: Sequence[Doc], spans: Sequence[FoundSpans]) -> None:
+        """Add shorthand, measurements and reworded names, which stand for names; drop words that
+        mean something else in notes (see `why_other`)."""
         if self.knowledge is None or not self._clinical:
-            return list(spans)
-        results = []
-        for i, (doc, before) in enumerate(zip(docs, spans, strict=True)):
-            names = self._finder.find(doc, measurements=self._measurements)
-            kept = self._without_other_meanings(doc, before)
-            results.append(_add_names(kept, names))
-            if traces is not None:
-                traces[i].changed(before, kept, NO_MENTION)
-                traces[i].changed(
-                    kept, results[i], "in shorthand, a measurement, or another wording"
-                )
-                for place, name, _ in names:
-                    traces[i].add(place, "", name)
-        return results
+            return
+        for doc, of_doc in zip(docs, spans, strict=True):
+            before = list(of_doc)
+            places = [(s.start_char, s.end_char) for s in (doc[b[0] : b[1]] for b in before)]
+            starts, ends = np.array(places, dtype=np.int64).reshape(-1, 2).T
+            reasons = self.why_other(doc, starts, ends)
+            pairs = zip(before, reasons, strict=True)
+            of_doc.drop([span for span, reason in pairs if reason], NO_MENTION)
+            _add_names(of_doc, self._finder.find(doc, measurements=self._measurements))
 
     def prepare(self, batch: Batch) -> Sequence[Query]:
-        """Look up the names that shorthand and measurements stand for.
-
-        They are found again, because nothing is remembered about a Doc, whose tokens may change.
-        """
+        """Look up the names that shorthand and measurements stand for, if others found them."""
         queries = list(super().prepare(batch) if self._shorthand else batch.queries)
-        if self.knowledge is None or not self._clinical or batch.n_parts:
+        if self.knowledge is None or not self._clinical or batch.n_parts or batch.found:
             return queries
         find = partial(self._finder.find, measurements=self._measurements)
         names = [{place[:2]: n for place, n, _ in reversed(find(doc))} for doc in batch.docs]
@@ -231,14 +225,6 @@ class Notes(Shorthand):
             value, unit, _ = found[owner].get(place, (None, "", ""))
             facts.append({} if value is None else {"value": value, "unit": unit})
         return facts
-
-    def _without_other_meanings(self, doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
-        """Drop spans that mean something else in notes (see `why_other`)."""
-        places = [doc[s[0] : s[1]] for s in spans]
-        borders = [[s.start_char, s.end_char] for s in places]
-        starts, ends = np.array(borders, dtype=np.int64).reshape(-1, 2).T
-        reasons = self.why_other(doc, starts, ends)
-        return [span for span, reason in zip(spans, reasons, strict=True) if not reason]
 
 
 def create_notes_v1(

@@ -1,0 +1,130 @@
+"""How a text becomes spans: `find` runs steps, each from the spans of documents to other spans.
+
+Two pipes find mentions. `bioel_mentions` begins with the spans that its network has scored
+(`steps_of_detector`), and `bioel_linker`, if it adds names, with the mentions that documents have
+then (`steps_of_linker`).
+
+A step changes each `FoundSpans`, which logs what was dropped or added, and why. If spans overlap:
+
+* Words that the user includes drop whatever they overlap, and no step adds spans over them.
+* Rules decide for each span that they add which others it replaces.
+* Of the detector's spans, those with the greatest total weight remain (`drop_overlaps`).
+* Short forms replace only spans of the same words.
+* Unambiguous names are not added over longer mentions, and replace mentions that are part of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from spacy.tokens import Doc
+
+from spacy_bioel.dictionary.unambiguous import UnambiguousNames
+from spacy_bioel.entities.rule_set import RuleSet
+from spacy_bioel.found import FoundSpans
+from spacy_bioel.mentions.selection import (
+    MIN_SCORED_PROBABILITY,
+    add_defined_forms,
+    apply_lists,
+    drop_function_words,
+    drop_half_brackets,
+    drop_overlaps,
+    drop_several_paragraphs,
+    keep_probable,
+    smooth_over_document,
+    trim_borders,
+    word_lists,
+)
+from spacy_bioel.types import ScoredSpan
+
+Step = Callable[[Sequence[FoundSpans]], None]
+
+
+def find(
+    docs: Iterable[Doc], spans: Iterable[Iterable[ScoredSpan]], steps: Iterable[Step]
+) -> list[FoundSpans]:
+    """Run steps on the spans of documents.
+
+    RETURNS (list[FoundSpans]): The spans of each document after the last step.
+    RAISES BioelError: [B497, B498] if rules fail.
+    """
+    found = [FoundSpans(*pair) for pair in zip(docs, spans, strict=True)]
+    for step in steps:
+        step(found)
+    return found
+
+
+def steps_of_detector(settings: Mapping[str, Any], rules: RuleSet) -> list[Step]:
+    """Return the steps from all spans with a score to mentions.
+
+    settings (Mapping): The settings of `bioel_mentions`.
+    """
+    threshold: float = settings["threshold"]
+    include, exclude = word_lists(settings)
+    below, listed = (
+        f"below the threshold of {threshold:g}",
+        "by the word lists `include` and `exclude`",
+    )
+    steps: list[Step] = [
+        _each(trim_borders, "trimmed by markup or a denial"),
+        _each(drop_several_paragraphs, "contains a blank line"),
+        _each(drop_function_words, "a function word, in a text in capitals"),
+        _each(drop_half_brackets, "contains half of a pair of brackets"),
+        _each(keep_probable, below, min_probability=min(threshold, MIN_SCORED_PROBABILITY)),
+        _each(smooth_over_document, weight=settings["document_smoothing"]),
+        _each(keep_probable, below, min_probability=threshold),
+        _each(apply_lists, listed, include=include, exclude=exclude),
+        rules.propose,
+        _each(apply_lists, listed, include={}, exclude=exclude),
+    ]
+    if not settings["allow_overlap"]:
+        steps.append(_each(drop_overlaps, "overlaps likelier mentions", threshold=threshold))
+    if settings["abbreviations"]:
+        steps.append(_add_defined_forms)
+    return steps
+
+
+def steps_of_linker(
+    names: UnambiguousNames,
+    excluded: Sequence[Collection[str]],
+    rules: RuleSet,
+    already_run: Sequence[Collection[str]],
+    *,
+    abbreviations: bool,
+) -> list[Step]:
+    """Return the steps from mentions to those with unambiguous names and with spans from rules.
+
+    excluded (Sequence[Collection[str]]): For each document, words that are not mentions.
+    already_run (Sequence[Collection[str]]): For each document, rules that the detector has run;
+        they are run again only if names were added.
+    """
+
+    def run_rules(found: Sequence[FoundSpans]) -> None:
+        pairs = zip(found, already_run, strict=True)
+        rules.propose(found, already_run=[() if f.n_changes else ran for f, ran in pairs])
+
+    forms: list[Step] = [_add_defined_forms] if abbreviations else []
+    return [partial(names.propose, excluded=excluded), *map(_if_changed, forms), run_rules]
+
+
+def _each(change: Callable[..., list[ScoredSpan]], why: str = "", **arguments: Any) -> Step:
+    """Return a step that changes the spans of each document alone."""
+
+    def step(found: Sequence[FoundSpans]) -> None:
+        for of_doc in found:
+            spans = list(of_doc)
+            if (changed := change(of_doc.doc, spans, **arguments)) != spans:
+                of_doc.become(changed, why)
+
+    return step
+
+
+def _add_defined_forms(found: Sequence[FoundSpans]) -> None:
+    for of_doc in found:
+        add_defined_forms(of_doc)
+
+
+def _if_changed(step: Step) -> Step:
+    return lambda found: step([of_doc for of_doc in found if of_doc.n_changes])
