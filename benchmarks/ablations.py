@@ -44,6 +44,7 @@ from benchmarks.starter import script
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.evaluation.evaluate import bootstrap_sums, canonicalise, count_documents, percent
 from spacy_bioel.evaluation.protocols import Counts, Metric, get_protocol, offsets_and_ids
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.open import skipping_bad
 from spacy_bioel.kb.build import build_kb
@@ -111,7 +112,7 @@ class Pipeline:
                     self._scored.update(zip(new, scores, strict=True))
                 scored = [self._scored[text] for text in part]
                 steps = steps_of_detector(self.detector.cfg, self.detector.rules)
-                found = find(docs, scored, steps)
+                found = find(map(FoundSpans, docs, scored), steps)
                 self.detector.set_annotations(docs, list(map(list, found)))
             of_docs = self.linker.predict(docs)
             self.linker.set_annotations(docs, of_docs)

@@ -22,7 +22,7 @@ from spacy_bioel.doc import (
     split_kb_id,
 )
 from spacy_bioel.errors import BioelError, Warnings
-from spacy_bioel.found import Change, FoundSpans
+from spacy_bioel.found import FoundSpans, SpanChange
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.registered import declared_facts
@@ -67,7 +67,7 @@ class Reasons:
     def read(self, found: FoundSpans) -> None:
         """Read the log of a document's spans, before its tokens change."""
         for entry in found.log:
-            for before, after, why, name in [entry] if isinstance(entry, Change) else entry():
+            for before, after, why, name in [entry] if isinstance(entry, SpanChange) else entry():
                 keys = {span[:3] for span in before}, {span[:3] for span in after}
                 of_dropped = "" if after else name
                 for span in before:

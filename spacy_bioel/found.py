@@ -6,7 +6,7 @@ Explanations show its log, so that they always agree with decisions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from spacy.tokens import Doc
@@ -15,7 +15,7 @@ from spacy.util import filter_spans
 from spacy_bioel.types import ScoredSpan, SpanKey
 
 
-class Change(NamedTuple):
+class SpanChange(NamedTuple):
     """Spans before and after a step, and why it dropped or added some.
 
     name (str): The knowledge base name that matches the span, or that it stands for; or "".
@@ -42,17 +42,24 @@ class FoundSpans:
     with the same tokens and label, the most probable is kept.
 
     names (dict[SpanKey, str]): For spans that stand for a name ("HTN"), the name to look up.
+    excluded (Collection[str]): Lower-case words that are not mentions.
     why (str): The reason for changes without one.
     n_changes (int): How often spans have been dropped or added.
     log (list): What was changed, in order; functions return changes that only explanations need.
     """
 
-    def __init__(self, doc: Doc, spans: Iterable[ScoredSpan] = ()) -> None:
-        self.doc = doc
+    def __init__(
+        self,
+        doc: Doc,
+        spans: Iterable[ScoredSpan] = (),
+        *,
+        excluded: Collection[str] = (),
+    ) -> None:
+        self.doc, self.excluded = doc, excluded
         self.names: dict[SpanKey, str] = {}
         self.why = ""
         self.n_changes = 0
-        self.log: list[Change | Callable[[], Iterable[Change]]] = []
+        self.log: list[SpanChange | Callable[[], Iterable[SpanChange]]] = []
         self._spans: dict[SpanKey, ScoredSpan] = {}
         self._at_token: dict[int, dict[SpanKey, ScoredSpan]] | None = None
         for span in spans:
@@ -95,7 +102,7 @@ class FoundSpans:
         self._put(span)
         if stands_for:
             self.names[span[:3]] = stands_for
-        self._record(Change(dropped, (span,), why or self.why, name or stands_for))
+        self._record(SpanChange(dropped, (span,), why or self.why, name or stands_for))
 
     def add_places(
         self,
@@ -122,20 +129,22 @@ class FoundSpans:
     def drop(self, spans: Iterable[ScoredSpan], why: str = "") -> None:
         """Drop spans; those that are not there are ignored."""
         if dropped := self._forget(spans):
-            self._record(Change(dropped, (), why or self.why))
+            self._record(SpanChange(dropped, (), why or self.why))
 
     def become(self, spans: Sequence[ScoredSpan], why: str = "") -> None:
         """Replace all spans; `why` some of them were dropped or added."""
         before, self._spans, self._at_token = self._spans, {}, None
         for span in spans:
             self._put(span)
-        self._record(Change(tuple(before.values()), tuple(self._spans.values()), why or self.why))
+        self._record(
+            SpanChange(tuple(before.values()), tuple(self._spans.values()), why or self.why)
+        )
 
     def reject(self, span: ScoredSpan, why: str, name: str = "") -> None:
         """Record why a span that was not there has not been added either."""
-        self.log.append(Change((span,), (), why, name))
+        self.log.append(SpanChange((span,), (), why, name))
 
-    def _record(self, change: Change) -> None:
+    def _record(self, change: SpanChange) -> None:
         self.n_changes += 1
         self.log.append(change)
 

@@ -42,7 +42,7 @@ from spacy_bioel.dictionary.written_forms import (
     is_common_word,
 )
 from spacy_bioel.doc import long_forms, text_of
-from spacy_bioel.found import Change, FoundSpans
+from spacy_bioel.found import FoundSpans, SpanChange
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.columns import find_sorted, offsets_of, positions_of
 from spacy_bioel.kb.gazetteer import NEGATIONS, BagsOfWords, stem_key
@@ -337,7 +337,7 @@ class DictionaryLookup:
         matched: MatchedNames,
         dropped: IntArray,
         options: DictionarySettings,
-    ) -> Iterator[Change]:
+    ) -> Iterator[SpanChange]:
         """Yield the spans that match a name but are not mentions, and why."""
         names = self.kb.names.take(matched.rows[dropped])
         spans = _scored_spans(words, matched, dropped)
@@ -345,7 +345,7 @@ class DictionaryLookup:
             reason = "overlaps a longer or likelier name"
             if span[3] < options.threshold:
                 reason = f"below the threshold of {options.threshold:g}"
-            yield Change((span,), (), matched.reasons[i] or reason, name)
+            yield SpanChange((span,), (), matched.reasons[i] or reason, name)
 
 
 def _scored_spans(

@@ -46,7 +46,7 @@ _HUMAN = f"{ORGANISM}9606"
 _MAX_NAME_TOKENS = 8
 _MAX_CACHED_VERDICTS = 1 << 16
 _SPANS_SENTENCES = "spans several sentences"
-_NAME = "an unambiguous name in the knowledge base"
+_UNAMBIGUOUS = "an unambiguous name in the knowledge base"
 
 
 @cache
@@ -238,23 +238,16 @@ class UnambiguousNames:
         self._gazetteer = Gazetteer(_merge_masks(masks), KeyMasks.empty())
         self._verdicts: dict[NameString, Verdict] = {}
 
-    def propose(
-        self,
-        found: Sequence[FoundSpans],
-        excluded: Sequence[Collection[str]],
-        nil: Sequence[Collection[SpanKey]] = (),
-    ) -> None:
+    def propose(self, found: Sequence[FoundSpans], nil: Sequence[Collection[SpanKey]] = ()) -> None:
         """Add names to the mentions in each document; a name replaces the mentions inside it.
 
-        excluded (Sequence[Collection[str]]): For each document, lower-case words that are not
-            mentions.
         nil (Sequence[Collection[SpanKey]]): For each document, the mentions without a concept.
             Only names that they hide are then added, and replace them.
         """
         docs = [of_doc.doc for of_doc in found]
         missed = partial(_missed_names, self._kbs)
         nil = nil or [()] * len(docs)
-        names_in_docs = list(map(missed, found, excluded, self.longest(docs), nil))
+        names_in_docs = list(map(missed, found, self.longest(docs), nil))
         strings_in_docs = []
         for doc, names in zip(docs, names_in_docs, strict=True):
             in_capitals = is_in_capitals(text_of(doc))
@@ -269,7 +262,7 @@ class UnambiguousNames:
                     of_doc.reject((*place, name.label, 0.0), reason, spelling)
                 else:
                     of_doc.drop(of_doc.overlapping(*place), "overlaps a name in the knowledge base")
-                    of_doc.add((*place, name.label, 1.0), _NAME, name=spelling)
+                    of_doc.add((*place, name.label, 1.0), _UNAMBIGUOUS, name=spelling)
 
     def longest(self, docs: Sequence[Doc]) -> list[LabelledSpans]:
         """Find the longest names in each document: the start token, the end token (exclusive) and
@@ -367,7 +360,6 @@ def _may_contain(label: str) -> tuple[str, ...]:
 def _missed_names(
     kbs: Mapping[str, KnowledgeBase],
     spans: FoundSpans,
-    exclude: Collection[str],
     longest: LabelledSpans,
     nil: Collection[SpanKey],
 ) -> list[NameInText]:
@@ -394,7 +386,7 @@ def _missed_names(
         near -= hiding
         if len(labels) > 1:
             reason = f"a name of {' and '.join(labels)}"
-        elif exclude and on_one_line(text.lower()) in exclude:
+        elif spans.excluded and on_one_line(text.lower()) in spans.excluded:
             reason = "excluded by the `exclude` word list"
         elif text in defined and not _are_synonyms(kbs[label], text, defined[text]):
             reason = f"a short form of {defined[text]}"

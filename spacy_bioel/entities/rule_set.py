@@ -137,22 +137,15 @@ class RuleSet:
         """Return the rules whose `propose` runs on names found by the dictionary."""
         return RuleSet({name: r for name, r in self.rules.items() if r.completes_dictionary})
 
-    def propose(
-        self, found: Sequence[FoundSpans], *, already_run: Sequence[Collection[str]] = ()
-    ) -> None:
+    def propose(self, found: Sequence[FoundSpans]) -> None:
         """Let the rules change the spans in documents.
 
-        already_run (Sequence[Collection[str]]): Names of the rules to skip for each document.
         RAISES BioelError: [B498] if rules add an invalid span, or one outside its document.
         """
-        skipped = already_run or [()] * len(found)
         for name, rules in self.overriding("propose"):
-            pairs = zip(found, skipped, strict=True)
-            of_docs = [of_doc for of_doc, names in pairs if name not in names]
-            for of_doc in of_docs:
+            for of_doc in found:
                 of_doc.why = f"by the rules {name}"
-            if of_docs:
-                _run(rules, "propose", [of_doc.doc for of_doc in of_docs], of_docs)
+            _run(rules, "propose", [of_doc.doc for of_doc in found], found)
         for of_doc in found:
             of_doc.why = ""
 

@@ -51,6 +51,7 @@ from spacy_bioel.evaluation.run import (
     untracked,
 )
 from spacy_bioel.evaluation.scorers import STEPS
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.linking.evidence import default_fusion
 from spacy_bioel.linking.find import find_mentions
 from spacy_bioel.linking.link import link, rank_candidates
@@ -139,7 +140,7 @@ class Prepared:
             return doc
         if mentions is None:
             steps = steps_of_detector(detector.cfg, detector.rules)
-            (mentions,) = map(list, find([doc], [self.spans[index]], steps))
+            (mentions,) = map(list, find([FoundSpans(doc, self.spans[index])], steps))
         doc = doc.copy()
         detector.set_annotations([doc], [list(mentions)])
         for pipe in self._between:
@@ -262,7 +263,8 @@ def detector_step(prepared: Prepared, *, track: Track = untracked) -> Choice:
     counts: list[list[Counts]] = []
     for setting in track(grid, "Tuning the detector"):
         cfg = {**detector.cfg, **setting}
-        found = find(prepared.docs, prepared.spans, steps_of_detector(cfg, detector.rules))
+        scored = map(FoundSpans, prepared.docs, prepared.spans)
+        found = find(scored, steps_of_detector(cfg, detector.rules))
         links = [linked(index, tuple(of_doc)) for index, of_doc in enumerate(found)]
         counts.append(prepared.count(range(len(links)), links, MENTION_PROTOCOL))
 

@@ -30,15 +30,10 @@ def find_mentions(docs: Iterable[Doc], generator: CandidateGenerator) -> Batch:
     spans = [mention_spans(doc, settings.mentions, spans_key=key) for doc in docs]
     if settings.mentions != SPANS_AND_DICTIONARY:
         return generator.rules.prepare(Batch.of(docs, spans, settings))
-    pairs = zip(docs, spans, strict=True)
-    steps = steps_of_linker(
-        generator.unambiguous_names,
-        [_attrs_of(doc, key).get("exclude", ()) for doc in docs],
-        generator.rules.for_labels(generator.labels),
-        [_attrs_of(doc, key).get("rules", ()) for doc in docs],
-        abbreviations=settings.abbreviations,
-    )
-    found = find(docs, (scored(*pair, key) for pair in pairs), steps)
+    rules = generator.rules.for_labels(generator.labels)
+    abbreviations = settings.abbreviations
+    steps = steps_of_linker(generator.unambiguous_names, rules, abbreviations=abbreviations)
+    found = find((_read(*pair, key) for pair in zip(docs, spans, strict=True)), steps)
     return generator.rules.prepare(_of_found(found, settings, spans))
 
 
@@ -57,6 +52,12 @@ def _of_found(
     ]
     docs = [of_doc.doc for of_doc in found]
     return Batch.of(docs, spans, settings, found=found)
+
+
+def _read(doc: Doc, spans: Iterable[Span], key: str) -> FoundSpans:
+    """Return the mentions of a document, with the words that the detector excludes."""
+    excluded = _attrs_of(doc, key).get("exclude", ())
+    return FoundSpans(doc, scored(doc, spans, key), excluded=excluded)
 
 
 def _attrs_of(doc: Doc, key: str) -> Mapping[str, Any]:
@@ -123,8 +124,7 @@ def add_hidden_names(batch: Batch, generator: CandidateGenerator) -> tuple[list[
     hiding = [i for i, of_doc in enumerate(nil) if of_doc]
     found = [batch.found[i] for i in hiding]
     before = [of_doc.n_changes for of_doc in found]
-    excluded = [_attrs_of(of_doc.doc, settings.spans_key).get("exclude", ()) for of_doc in found]
-    generator.unambiguous_names.propose(found, excluded, [nil[i] for i in hiding])
+    generator.unambiguous_names.propose(found, [nil[i] for i in hiding])
     changed = [j for j, of_doc in enumerate(found) if of_doc.n_changes > before[j]]
     if not changed:
         return [], batch

@@ -15,11 +15,8 @@ A step changes each `FoundSpans`, which logs what was dropped or added, and why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
-
-from spacy.tokens import Doc
 
 from spacy_bioel.dictionary.unambiguous import UnambiguousNames
 from spacy_bioel.entities.rule_set import RuleSet
@@ -42,15 +39,12 @@ from spacy_bioel.types import ScoredSpan
 Step = Callable[[Sequence[FoundSpans]], None]
 
 
-def find(
-    docs: Iterable[Doc], spans: Iterable[Iterable[ScoredSpan]], steps: Iterable[Step]
-) -> list[FoundSpans]:
-    """Run steps on the spans of documents.
+def find(found: Iterable[FoundSpans], steps: Iterable[Step]) -> list[FoundSpans]:
+    """Run steps on the spans of documents, and return them.
 
-    RETURNS (list[FoundSpans]): The spans of each document after the last step.
     RAISES BioelError: [B497, B498] if rules fail.
     """
-    found = [FoundSpans(*pair) for pair in zip(docs, spans, strict=True)]
+    found = list(found)
     for step in steps:
         step(found)
     return found
@@ -86,27 +80,10 @@ def steps_of_detector(settings: Mapping[str, Any], rules: RuleSet) -> list[Step]
     return steps
 
 
-def steps_of_linker(
-    names: UnambiguousNames,
-    excluded: Sequence[Collection[str]],
-    rules: RuleSet,
-    already_run: Sequence[Collection[str]],
-    *,
-    abbreviations: bool,
-) -> list[Step]:
-    """Return the steps from mentions to those with unambiguous names and with spans from rules.
-
-    excluded (Sequence[Collection[str]]): For each document, words that are not mentions.
-    already_run (Sequence[Collection[str]]): For each document, rules that the detector has run;
-        they are run again only if names were added.
-    """
-
-    def run_rules(found: Sequence[FoundSpans]) -> None:
-        pairs = zip(found, already_run, strict=True)
-        rules.propose(found, already_run=[() if f.n_changes else ran for f, ran in pairs])
-
+def steps_of_linker(names: UnambiguousNames, rules: RuleSet, *, abbreviations: bool) -> list[Step]:
+    """Return the steps from mentions to those with unambiguous names and with spans from rules."""
     forms: list[Step] = [_add_defined_forms] if abbreviations else []
-    return [partial(names.propose, excluded=excluded), *map(_if_changed, forms), run_rules]
+    return [names.propose, *forms, rules.propose]
 
 
 def _each(change: Callable[..., list[ScoredSpan]], why: str = "", **arguments: Any) -> Step:
@@ -124,7 +101,3 @@ def _each(change: Callable[..., list[ScoredSpan]], why: str = "", **arguments: A
 def _add_defined_forms(found: Sequence[FoundSpans]) -> None:
     for of_doc in found:
         add_defined_forms(of_doc)
-
-
-def _if_changed(step: Step) -> Step:
-    return lambda found: step([of_doc for of_doc in found if of_doc.n_changes])

@@ -166,7 +166,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
             warnings.warn(message, stacklevel=2)
         score = partial(self.score_spans, min_probability=min_probability)
         scored = sum(in_halves(score, docs), [])
-        return find(docs, scored, steps_of_detector(self.cfg, self.rules))
+        return find(map(FoundSpans, docs, scored), steps_of_detector(self.cfg, self.rules))
 
     @property
     def rules(self) -> RuleSet:
@@ -217,13 +217,10 @@ class MentionDetector(StoredPipe[MentionSettings]):
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[ScoredSpan]]) -> None:
         key, (_, exclude) = self.cfg["spans_key"], word_lists(self.cfg)
-        rules = list(self.rules.rules)
         for doc, mentions in zip(docs, scores, strict=True):
             spans = [Span(doc, start, end, label=label) for start, end, label, _ in mentions]
             attrs: dict[str, Any] = {"scores": [round(score, 4) for *_, score in mentions]}
-            # Read by the linker: rules that have already run, and names that must not be added.
-            attrs["rules"] = rules
-            if exclude:
+            if exclude:  # names that the linker must not add
                 attrs["exclude"] = [on_one_line(words.lower()) for words in exclude]
             doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
             if self.cfg["set_ents"]:

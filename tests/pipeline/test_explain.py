@@ -14,6 +14,7 @@ from spacy_bioel.doc import get_links
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError
 from spacy_bioel.explanation import Explanation, Reasons, features_text
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.mentions.find import find, steps_of_detector
 from spacy_bioel.types import Concept, Link
@@ -117,7 +118,7 @@ def test_every_span_has_a_reason():
     doc = blank().make_doc("Acute kidney injury (AKI) and a cold. AKI was (mild.")
     spans = [(0, 3, "D", 0.9), (1, 3, "D", 0.6), (4, 5, "D", 0.4), (8, 9, "D", 0.8)]
     spans += [(10, 14, "D", 0.9)]
-    (chosen,) = find([doc], [spans], steps_of_detector(CFG, RuleSet({})))
+    (chosen,) = find([FoundSpans(doc, spans)], steps_of_detector(CFG, RuleSet({})))
     (reasons := Reasons()).read(chosen)
     assert [(c.text, c.is_mention, c.reason) for c in reasons.considered(doc, chosen)] == [
         ("Acute kidney injury", True, ""),

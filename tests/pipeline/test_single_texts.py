@@ -14,6 +14,7 @@ from spacy_bioel.entities.composites import Composites
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.entities.variants import Variants
 from spacy_bioel.fine_tuning import choose_starts
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.mentions.find import find, steps_of_detector
 from spacy_bioel.mentions.selection import trim_borders
 from spacy_bioel.settings import DictionarySettings, MentionSettings
@@ -100,7 +101,7 @@ def selected(text: str, labels: Any, *, rules: bool = False, **settings: bool | 
     settings = MentionSettings.defaults() | {"allow_overlap": True} | settings
     doc = blank().make_doc(text)
     steps = steps_of_detector(settings, RULES if rules else RuleSet({}))
-    (chosen,) = find([doc], [spans_of(doc, labels)], steps)
+    (chosen,) = find([FoundSpans(doc, spans_of(doc, labels))], steps)
     return [doc[start:end].text for start, end, *_ in chosen]
 
 
