@@ -112,8 +112,8 @@ class Pipeline:
                     self._scored.update(zip(new, scores, strict=True))
                 scored = [self._scored[text] for text in part]
                 steps = steps_of_detector(self.detector.cfg, self.detector.rules)
-                found = find(map(FoundSpans, docs, scored), steps)
-                self.detector.set_annotations(docs, list(map(list, found)))
+                found = find(list(map(FoundSpans, docs, scored)), steps)
+                self.detector.set_annotations(docs, [of_doc.spans for of_doc in found])
             of_docs = self.linker.predict(docs)
             self.linker.set_annotations(docs, of_docs)
             links.update(zip(part, of_docs, strict=True))

@@ -6,7 +6,8 @@ Explanations show its log, so that they always agree with decisions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from spacy.tokens import Doc
@@ -38,9 +39,8 @@ class InvalidSpan(ValueError):
 class FoundSpans:
     """The spans in a document that may become mentions.
 
-    Iterating yields (start token, end token, label, probability) in the order of the text. Of spans
-    with the same tokens and label, the most probable is kept.
-
+    spans (list[ScoredSpan]): In the order of the text. A change replaces this list. Of spans with
+        the same tokens and label, the most probable is kept.
     names (dict[SpanKey, str]): For spans that stand for a name ("HTN"), the name to look up.
     excluded (Collection[str]): Lower-case words that are not mentions.
     why (str): The reason for changes without one.
@@ -49,36 +49,20 @@ class FoundSpans:
     """
 
     def __init__(
-        self,
-        doc: Doc,
-        spans: Iterable[ScoredSpan] = (),
-        *,
-        excluded: Collection[str] = (),
+        self, doc: Doc, spans: Iterable[ScoredSpan] = (), *, excluded: Collection[str] = ()
     ) -> None:
         self.doc, self.excluded = doc, excluded
+        self.spans = _likeliest(spans)
         self.names: dict[SpanKey, str] = {}
-        self.why = ""
-        self.n_changes = 0
+        self.why, self.n_changes = "", 0
         self.log: list[SpanChange | Callable[[], Iterable[SpanChange]]] = []
-        self._spans: dict[SpanKey, ScoredSpan] = {}
-        self._at_token: dict[int, dict[SpanKey, ScoredSpan]] | None = None
-        for span in spans:
-            self._put(span)
-
-    def __iter__(self) -> Iterator[ScoredSpan]:
-        return iter(sorted(self._spans.values()))
-
-    def __len__(self) -> int:
-        return len(self._spans)
+        self._longest = max((end - start for start, end, *_ in self.spans), default=0)
 
     def overlapping(self, start: int, end: int) -> list[ScoredSpan]:
-        """Return the spans that contain any of these tokens, in no particular order."""
-        if self._at_token is None:
-            self._at_token = {}
-            for span in self._spans.values():
-                self._put_at_tokens(span)
-        at_token = self._at_token
-        return list({s: None for i in range(start, end) for s in at_token.get(i, {}).values()})
+        """Return the spans that contain any of these tokens."""
+        first = bisect_left(self.spans, (start - self._longest, 0, "", 0.0))
+        last = bisect_left(self.spans, (end, 0, "", 0.0))
+        return [span for span in self.spans[first:last] if span[1] > start]
 
     def add(
         self,
@@ -98,10 +82,14 @@ class FoundSpans:
         """
         if not _is_scored_span(span, len(self.doc)):
             raise InvalidSpan(span, len(self.doc))
-        dropped = self._forget(instead_of)
-        self._put(span)
+        dropped, key = self._remove(instead_of), span[:3]
+        same = bisect_left(self.spans, (*key, 0.0))
+        if self.spans[same : same + 1] and self.spans[same][:3] == key:
+            span = max(span, self.spans.pop(same))
+        insort(self.spans, span)
+        self._longest = max(self._longest, span[1] - span[0])
         if stands_for:
-            self.names[span[:3]] = stands_for
+            self.names[key] = stands_for
         self._record(SpanChange(dropped, (span,), why or self.why, name or stands_for))
 
     def add_places(
@@ -128,17 +116,14 @@ class FoundSpans:
 
     def drop(self, spans: Iterable[ScoredSpan], why: str = "") -> None:
         """Drop spans; those that are not there are ignored."""
-        if dropped := self._forget(spans):
+        if dropped := self._remove(spans):
             self._record(SpanChange(dropped, (), why or self.why))
 
-    def become(self, spans: Sequence[ScoredSpan], why: str = "") -> None:
+    def become(self, spans: Iterable[ScoredSpan], why: str = "") -> None:
         """Replace all spans; `why` some of them were dropped or added."""
-        before, self._spans, self._at_token = self._spans, {}, None
-        for span in spans:
-            self._put(span)
-        self._record(
-            SpanChange(tuple(before.values()), tuple(self._spans.values()), why or self.why)
-        )
+        before, self.spans = self.spans, _likeliest(spans)
+        self._longest = max((end - start for start, end, *_ in self.spans), default=0)
+        self._record(SpanChange(before, self.spans, why or self.why))
 
     def reject(self, span: ScoredSpan, why: str, name: str = "") -> None:
         """Record why a span that was not there has not been added either."""
@@ -148,27 +133,20 @@ class FoundSpans:
         self.n_changes += 1
         self.log.append(change)
 
-    def _put(self, span: ScoredSpan) -> None:
-        key = span[:3]
-        if key in self._spans and self._spans[key][3] >= span[3]:
-            return
-        self._spans[key] = span
-        if self._at_token is not None:
-            self._put_at_tokens(span)
-
-    def _put_at_tokens(self, span: ScoredSpan) -> None:
-        assert self._at_token is not None
-        for token in range(span[0], span[1]):
-            self._at_token.setdefault(token, {})[span[:3]] = span
-
-    def _forget(self, spans: Iterable[ScoredSpan]) -> list[ScoredSpan]:
-        """Remove the spans that are there, and return them."""
-        removed = [span for span in spans if self._spans.pop(span[:3], None)]
-        for span in removed:
-            self.names.pop(span[:3], None)
-            for token in range(span[0], span[1]) if self._at_token is not None else ():
-                del self._at_token[token][span[:3]]  # type: ignore[index]
+    def _remove(self, spans: Iterable[ScoredSpan]) -> list[ScoredSpan]:
+        """Remove the spans that are there from a copy of the list, and return them."""
+        self.spans, removed = self.spans.copy(), []
+        for span in spans:
+            place = bisect_left(self.spans, span)
+            if self.spans[place : place + 1] == [span]:
+                removed.append(self.spans.pop(place))
+                self.names.pop(span[:3], None)
         return removed
+
+
+def _likeliest(spans: Iterable[ScoredSpan]) -> list[ScoredSpan]:
+    """Sort spans, and merge those with the same tokens and label."""
+    return sorted({span[:3]: span for span in sorted(spans)}.values())
 
 
 def _is_scored_span(span: object, n_tokens: int) -> bool:

@@ -79,7 +79,7 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
     linker, detector = find_linker(nlp), find_detector(nlp)
     lowest = _MIN_ASKED_PROBABILITY if mention else _MIN_PROBABILITY
     reasons = Reasons()
-    doc, batch = _run_pipes(nlp, text, linker, detector, reasons, min_probability=lowest)
+    doc, batch = _run_nlp(nlp, text, linker, detector, reasons, min_probability=lowest)
     words = [] if mention is None else _find_occurrences(doc, mention)
     considered = reasons.considered(doc, _final_mentions(doc, reasons, batch, linker, detector))
     if words:
@@ -182,7 +182,7 @@ def _how_mentions_are_found(
     return f"{sentence}."
 
 
-def _run_pipes(
+def _run_nlp(
     nlp: Language,
     text: str,
     linker: Linker | None,
@@ -200,7 +200,7 @@ def _run_pipes(
         if pipe is detector:
             (found,) = detector.find([doc], min_probability=min_probability)
             reasons.read(found)
-            detector.set_annotations([doc], [list(found)])
+            detector.set_annotations([doc], [found.spans])
         elif pipe is linker:
             batch, links = linker.link([doc])
             for of_doc in batch.found:

@@ -364,8 +364,8 @@ def _missed_names(
     nil: Collection[SpanKey],
 ) -> list[NameInText]:
     """Return the names in a document that are not mentions yet, and reasons found in its text."""
-    doc, label_of_span = spans.doc, {(start, end): label for start, end, label, _ in spans}
-    span_of_token = {i: span for span in spans for i in range(*span[:2])}
+    doc, label_of_span = spans.doc, {s[:2]: s[2] for s in spans.spans}
+    span_of_token = {i: span for span in spans.spans for i in range(*span[:2])}
     defined, names = long_forms(doc), []
     in_order = sorted(longest.items())
     texts = texts_of(doc, [(*tokens, "", 0.0) for tokens, _ in in_order])

@@ -38,7 +38,7 @@ class Chemicals(EntityRules):
 
     def propose(self, docs: Sequence[Doc], spans: Sequence[FoundSpans]) -> None:
         for doc, of_doc in zip(docs, spans, strict=True):
-            chemicals = {s[:2]: s for s in of_doc if s[2] == CHEMICAL}
+            chemicals = {s[:2]: s for s in of_doc.spans if s[2] == CHEMICAL}
             defined = self._definitions(doc, chemicals)
             for short, places in find_forms(text_of(doc), defined).items() if defined else ():
                 for span in filter(None, (doc.char_span(*place) for place in places)):

@@ -265,7 +265,7 @@ class Composites(EntityRules):
     def propose(self, docs: Sequence[Doc], spans: Sequence[FoundSpans]) -> None:
         for doc, of_doc in zip(docs, spans, strict=True):
             text = text_of(doc)
-            for span in of_doc:
+            for span in of_doc.spans:
                 if (end := self._end(doc, text, span)) != span[1]:
                     whole, why = (span[0], end, *span[2:]), "widened to the whole composite"
                     of_doc.add(whole, why, instead_of=[span])

@@ -97,15 +97,15 @@ class Genes(EntityRules):
         kb = self.knowledge.vocabularies[GENE].kb
         has_usual_names = self.usual_names and HUMAN in kb.type_names
         for doc, of_doc in zip(docs, spans, strict=True):
-            of_doc.drop(self._everyday_words(doc, of_doc), _EVERYDAY_WORD)
-            of_doc.drop(self._other_meanings(doc, of_doc), _NO_GENE)
+            of_doc.drop(self._everyday_words(doc, of_doc.spans), _EVERYDAY_WORD)
+            of_doc.drop(self._other_meanings(doc, of_doc.spans), _NO_GENE)
             if has_usual_names:
                 add_usual_names(doc, of_doc)
             add_proteins(doc, of_doc, kb)
             if self.other_organisms:
                 add_organism_genes(doc, of_doc, kb)
 
-    def _other_meanings(self, doc: Doc, spans: FoundSpans) -> set[ScoredSpan]:
+    def _other_meanings(self, doc: Doc, spans: list[ScoredSpan]) -> set[ScoredSpan]:
         """Return short forms that the document defines as something else, or that mostly mean
         something else and have neither words for genes beside them nor another name of the gene.
         """
@@ -134,7 +134,7 @@ class Genes(EntityRules):
                     dropped.update(of_name)
         return dropped
 
-    def _everyday_words(self, doc: Doc, spans: FoundSpans) -> list[ScoredSpan]:
+    def _everyday_words(self, doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
         """Return all genes if they are everyday words and the text does not mention genetics."""
         genes = [s for s in spans if s[2] == GENE and s[3] < 1]  # 1 means forced by the user
         are_words = genes and all(map(self._is_everyday_word, texts_of(doc, genes)))

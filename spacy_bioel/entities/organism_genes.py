@@ -62,7 +62,7 @@ def add_organism_genes(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
     """Add missed names of genes of the organisms above that a document is about."""
     text = text_of(doc)
     counts = Counter(_ABOUT_IDS[(m.lastindex or 1) - 1] for m in _ORGANISM.finditer("\n" + text))
-    n_organisms = sum(span[2] == SPECIES for span in found)
+    n_organisms = sum(span[2] == SPECIES for span in found.spans)
     about = {id for id, n in counts.items() if n >= _MIN_ORGANISM_SHARE * n_organisms}
     tables = orthologs_of(kb, about).values()
     if not (tables or about & set(kb.type_names)):
@@ -82,8 +82,8 @@ def add_organism_genes(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
         elif word in symbols and (not word.isalpha() or is_beside_gene_words(text, start, end)):
             rare.append((start, end))
     for places in (rare, common):
-        genes = {doc[s[0]].idx for s in found if s[2] == GENE}
-        ends = {doc[s[1] - 1].idx + len(doc[s[1] - 1]) for s in found if s[2] == GENE}
+        genes = {doc[s[0]].idx for s in found.spans if s[2] == GENE}
+        ends = {doc[s[1] - 1].idx + len(doc[s[1] - 1]) for s in found.spans if s[2] == GENE}
         for start, end in places:
             if (span := doc.char_span(start, end)) is None:
                 continue

@@ -126,7 +126,7 @@ def add_proteins(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
     kb (KnowledgeBase): The knowledge base of genes.
     """
     text, by_name = text_of(doc), dict[Span, str]()
-    for start, end, label, probability in found:
+    for start, end, label, probability in found.spans:
         after = _PROTEIN.match(text, doc[end - 1].idx + len(doc[end - 1]))
         if label != CHEMICAL or probability == 1 or not after:
             continue
@@ -168,7 +168,7 @@ def add_usual_names(doc: Doc, found: FoundSpans) -> None:
             if not is_beside_gene_words(text, start, end):
                 continue
         added.append((span.start, span.end, GENE, RULE_PROBABILITY))
-    for scored in found:
+    for scored in found.spans:
         if scored[2] == GENE and scored[3] < 1:
             mention = doc[scored[0] : scored[1]]
             place = mention.start_char, mention.end_char

@@ -63,7 +63,7 @@ class Variants(EntityRules):
     def propose(self, docs: Sequence[Doc], spans: Sequence[FoundSpans]) -> None:
         for doc, of_doc in zip(docs, spans, strict=True):
             _add_variants(doc, of_doc)
-            rejected = [s for s in of_doc if not _is_plausible(doc, s)]
+            rejected = [s for s in of_doc.spans if not _is_plausible(doc, s)]
             # Likelier mentions take precedence even if rejected later: "fig 5" over a gene "fig".
             below = [o for r in rejected for o in of_doc.overlapping(*r[:2]) if o[3] < r[3]]
             of_doc.drop(below, "overlaps likelier mentions")

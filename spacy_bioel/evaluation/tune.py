@@ -140,7 +140,8 @@ class Prepared:
             return doc
         if mentions is None:
             steps = steps_of_detector(detector.cfg, detector.rules)
-            (mentions,) = map(list, find([FoundSpans(doc, self.spans[index])], steps))
+            (found,) = find([FoundSpans(doc, self.spans[index])], steps)
+            mentions = found.spans
         doc = doc.copy()
         detector.set_annotations([doc], [list(mentions)])
         for pipe in self._between:
@@ -263,9 +264,9 @@ def detector_step(prepared: Prepared, *, track: Track = untracked) -> Choice:
     counts: list[list[Counts]] = []
     for setting in track(grid, "Tuning the detector"):
         cfg = {**detector.cfg, **setting}
-        scored = map(FoundSpans, prepared.docs, prepared.spans)
+        scored = list(map(FoundSpans, prepared.docs, prepared.spans))
         found = find(scored, steps_of_detector(cfg, detector.rules))
-        links = [linked(index, tuple(of_doc)) for index, of_doc in enumerate(found)]
+        links = [linked(index, tuple(of_doc.spans)) for index, of_doc in enumerate(found)]
         counts.append(prepared.count(range(len(links)), links, MENTION_PROTOCOL))
 
     def choose(documents: Sequence[int]) -> dict[str, Value] | None:

@@ -33,7 +33,7 @@ def find_mentions(docs: Iterable[Doc], generator: CandidateGenerator) -> Batch:
     rules = generator.rules.for_labels(generator.labels)
     abbreviations = settings.abbreviations
     steps = steps_of_linker(generator.unambiguous_names, rules, abbreviations=abbreviations)
-    found = find((_read(*pair, key) for pair in zip(docs, spans, strict=True)), steps)
+    found = find([_read(*pair, key) for pair in zip(docs, spans, strict=True)], steps)
     return generator.rules.prepare(_of_found(found, settings, spans))
 
 
@@ -47,7 +47,7 @@ def _of_found(
     spans = [
         list(before[i])
         if before and not of_doc.n_changes
-        else [Span(of_doc.doc, *span[:3]) for span in of_doc]
+        else [Span(of_doc.doc, *span[:3]) for span in of_doc.spans]
         for i, of_doc in enumerate(found)
     ]
     docs = [of_doc.doc for of_doc in found]
@@ -90,9 +90,9 @@ def _find_names(docs: Sequence[Doc], generator: CandidateGenerator) -> Batch:
     names, labelled = [dict(of_doc.names) for of_doc in found], list(map(FoundSpans, docs))
     rules.for_labels(generator.labels, labelled=True).propose(labelled)
     for of_doc, of_rules in zip(found, labelled, strict=True):
-        near = [name for span in of_rules for name in of_doc.overlapping(*span[:2])]
+        near = [name for span in of_rules.spans for name in of_doc.overlapping(*span[:2])]
         of_doc.drop(near, "overlaps a mention found by rules")
-        for span in of_rules:
+        for span in of_rules.spans:
             of_doc.add((*span[:3], 1.0))
         of_doc.log += of_rules.log
     rules.completing_dictionary().propose(found)
@@ -105,7 +105,7 @@ def _find_names(docs: Sequence[Doc], generator: CandidateGenerator) -> Batch:
     ]
     prepared = dict(zip(added, rules.prepare(batch.take(added)).queries, strict=True))
     queries = [prepared.get(i, query) for i, query in enumerate(batch.queries)]
-    probabilities = [span[3] for of_doc in found for span in of_doc]
+    probabilities = [span[3] for of_doc in found for span in of_doc.spans]
     return replace(batch, queries=queries, probabilities=probabilities)
 
 

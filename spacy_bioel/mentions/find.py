@@ -15,36 +15,46 @@ A step changes each `FoundSpans`, which logs what was dropped or added, and why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from math import log
 from typing import Any
 
-from spacy_bioel.dictionary.unambiguous import UnambiguousNames
+from spacy.lang.en.stop_words import STOP_WORDS
+from spacy.tokens import Doc
+
+from spacy_bioel.dictionary.unambiguous import UnambiguousNames, is_in_capitals
+from spacy_bioel.doc import long_forms, text_of, texts_of
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.found import FoundSpans
-from spacy_bioel.mentions.selection import (
-    MIN_SCORED_PROBABILITY,
-    add_defined_forms,
-    apply_lists,
-    drop_function_words,
-    drop_half_brackets,
-    drop_overlaps,
-    drop_several_paragraphs,
-    keep_probable,
-    smooth_over_document,
-    trim_borders,
-    word_lists,
-)
+from spacy_bioel.text.normalize import BLANK_LINE, has_whole_brackets, normalize_names, on_one_line
+from spacy_bioel.text.sentences import find_forms
 from spacy_bioel.types import ScoredSpan
+
+# Words for people that BioRED annotates as organisms; used for the `label_people` setting.
+PEOPLE = ("patient", "patients", "man", "men", "woman", "women")
+# Less probable spans cannot become mentions, whatever the rest of the document contains.
+MIN_SCORED_PROBABILITY = 0.05
+# Markup, and "Denies" at the start of sentences in clinical notes; training texts contain neither.
+_BRACKETS = re.compile(r"[()\[\]]")
+_NEVER_IN_MENTIONS = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>|\b[Dd]en(?:y|ies|ied|ying)\b")
+# White space between words, without a blank line.
+_SPACE_IN_NAME = r"(?:[^\S\r\n]++(?:\r?\n[^\S\r\n]*+)?|\r?\n[^\S\r\n]*+)"
+# Probabilities are kept at least this far from 0 and 1, where log-odds would be infinite.
+_MIN_DISTANCE_FROM_CERTAIN = 1e-7
+# Weights are multiples of this number, so that sums are exact and ties can be detected.
+_WEIGHT_UNIT = 1e-9
 
 Step = Callable[[Sequence[FoundSpans]], None]
 
 
-def find(found: Iterable[FoundSpans], steps: Iterable[Step]) -> list[FoundSpans]:
-    """Run steps on the spans of documents, and return them.
+def find(found: Sequence[FoundSpans], steps: Sequence[Step]) -> Sequence[FoundSpans]:
+    """Run steps on the spans of documents, which they change, and return these.
 
     RAISES BioelError: [B497, B498] if rules fail.
     """
-    found = list(found)
     for step in steps:
         step(found)
     return found
@@ -57,10 +67,8 @@ def steps_of_detector(settings: Mapping[str, Any], rules: RuleSet) -> list[Step]
     """
     threshold: float = settings["threshold"]
     include, exclude = word_lists(settings)
-    below, listed = (
-        f"below the threshold of {threshold:g}",
-        "by the word lists `include` and `exclude`",
-    )
+    below = f"below the threshold of {threshold:g}"
+    listed = "by the word lists `include` and `exclude`"
     steps: list[Step] = [
         _each(trim_borders, "trimmed by markup or a denial"),
         _each(drop_several_paragraphs, "contains a blank line"),
@@ -91,7 +99,7 @@ def _each(change: Callable[..., list[ScoredSpan]], why: str = "", **arguments: A
 
     def step(found: Sequence[FoundSpans]) -> None:
         for of_doc in found:
-            spans = list(of_doc)
+            spans = of_doc.spans
             if (changed := change(of_doc.doc, spans, **arguments)) != spans:
                 of_doc.become(changed, why)
 
@@ -101,3 +109,193 @@ def _each(change: Callable[..., list[ScoredSpan]], why: str = "", **arguments: A
 def _add_defined_forms(found: Sequence[FoundSpans]) -> None:
     for of_doc in found:
         add_defined_forms(of_doc)
+
+
+def keep_probable(
+    doc: Doc, spans: Sequence[ScoredSpan], *, min_probability: float
+) -> list[ScoredSpan]:
+    return [span for span in spans if span[3] >= min_probability]
+
+
+def drop_several_paragraphs(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
+    """Drop spans with a blank line."""
+    is_in_paragraph = BLANK_LINE.search(text_of(doc)) is None
+    return spans if is_in_paragraph else _keep_texts(doc, spans, lambda t: not BLANK_LINE.search(t))
+
+
+def drop_function_words(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
+    """Drop function words in texts in capitals: "WAS" is not a gene there."""
+    if not is_in_capitals(text_of(doc)):
+        return spans
+    return _keep_texts(doc, spans, lambda text: text.lower() not in STOP_WORDS)
+
+
+def drop_half_brackets(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
+    """Drop spans with half of a pair of brackets."""
+    has_brackets = _BRACKETS.search(text_of(doc))
+    return _keep_texts(doc, spans, has_whole_brackets) if has_brackets else spans
+
+
+def _keep_texts(
+    doc: Doc, spans: Sequence[ScoredSpan], condition: Callable[[str], bool]
+) -> list[ScoredSpan]:
+    """Keep the spans whose text meets a condition."""
+    pairs = zip(spans, texts_of(doc, spans), strict=True)
+    return [span for span, text in pairs if condition(text)]
+
+
+def smooth_over_document(
+    doc: Doc, spans: Sequence[ScoredSpan], *, weight: float
+) -> list[ScoredSpan]:
+    """Move each span's probability towards the maximum for the same words in the document.
+
+    If a document clearly mentions a drug in one sentence, the same words in other sentences mean
+    the drug too.
+
+    weight (float): From 0 (no change) to 1 (all spans get the highest probability).
+    """
+    if not weight:
+        return list(spans)
+    words = normalize_names(texts_of(doc, spans))
+    highest: dict[tuple[str, str], float] = {}
+    for word, (*_, label, p) in zip(words, spans, strict=True):
+        highest[word, label] = max(p, highest.get((word, label), 0.0))
+    return [
+        (start, end, label, p + weight * (highest[word, label] - p))
+        for word, (start, end, label, p) in zip(words, spans, strict=True)
+    ]
+
+
+def trim_borders(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
+    """Trim tokens that are never part of a mention: "<b>melanoma</b>" becomes "melanoma", and
+    "Denies fever" becomes "fever"."""
+    trimmed: set[int] = set()
+    for match in _NEVER_IN_MENTIONS.finditer(text_of(doc)):
+        span = doc.char_span(*match.span(), alignment_mode="expand")
+        if span is not None:
+            trimmed.update(token.i for token in span)
+    if not trimmed:
+        return list(spans)
+    kept = []
+    for start, end, label, p in spans:
+        tokens = [i for i in range(start, end) if i not in trimmed]
+        if tokens:
+            kept.append((tokens[0], tokens[-1] + 1, label, p))
+    return kept
+
+
+def drop_overlaps(
+    doc: Doc, mentions: Sequence[ScoredSpan], *, threshold: float
+) -> list[ScoredSpan]:
+    """Choose the non-overlapping mentions with the greatest total weight.
+
+    The weight of a mention is its log-odds minus the log-odds of the threshold. Two mentions can
+    therefore win over a more probable mention that overlaps both, and a mention at the threshold
+    adds nothing. The algorithm is exact weighted interval scheduling by dynamic programming,
+    O(n log n).
+
+    If two choices have the same weight, the choice that covers more tokens wins; then the choice
+    that ends earlier, compared from the last mention back; for the same tokens, the first label.
+
+    mentions (Sequence): Mentions at or above the threshold.
+    RETURNS (list): The chosen mentions, in order of their start.
+    """
+    spans = sorted(mentions, key=lambda m: (m[1], m[0], m[2]))
+    ends = [end for _, end, *_ in spans]
+    threshold_log_odds = _log_odds(threshold)
+    best = [(0, 0)]  # weight and token count of the best choice among the first 0, 1, ... spans
+    n_spans_before = []  # how many spans end before each span starts; -1: the span is not chosen
+    for start, end, _, p in spans:
+        n_before = bisect_right(ends, start)
+        weight, n_tokens = best[n_before]
+        weight += round((_log_odds(p) - threshold_log_odds) / _WEIGHT_UNIT)
+        with_span = weight, n_tokens + end - start
+        n_spans_before.append(n_before if with_span > best[-1] else -1)
+        best.append(max(with_span, best[-1]))
+    chosen = []
+    n = len(spans)
+    while n:
+        if n_spans_before[n - 1] < 0:
+            n -= 1
+        else:
+            chosen.append(spans[n - 1])
+            n = n_spans_before[n - 1]
+    return chosen[::-1]
+
+
+def _log_odds(p: float) -> float:
+    p = min(max(p, _MIN_DISTANCE_FROM_CERTAIN), 1 - _MIN_DISTANCE_FROM_CERTAIN)
+    return log(p) - log(1 - p)
+
+
+def word_lists(cfg: Mapping[str, Any]) -> tuple[dict[str, Sequence[str]], Sequence[str]]:
+    """Return the words that are always mentions, by label, and the words that never are."""
+    include, exclude, label_people = dict(cfg["include"]), cfg["exclude"], cfg.get("label_people")
+    if label_people:
+        include["Species"] = [*include.get("Species", ()), *PEOPLE]
+    if label_people is False:
+        exclude = [*exclude, *PEOPLE]
+    return include, exclude
+
+
+def apply_lists(
+    doc: Doc,
+    spans: list[ScoredSpan],
+    *,
+    include: Mapping[str, Sequence[str]],
+    exclude: Sequence[str],
+) -> list[ScoredSpan]:
+    """Drop the spans of excluded words, and add spans for included words. Case is ignored.
+
+    include (Mapping): Words by label. Their spans have probability 1, and nothing may overlap them.
+    exclude (Sequence[str]): Words that are not mentions with any label.
+    """
+    if not (include or exclude):
+        return spans
+    included = []
+    for label, words in include.items():
+        for match in _words_pattern(tuple(words)).finditer(text_of(doc)) if words else ():
+            if (span := doc.char_span(*match.span())) is not None:
+                included.append((span.start, span.end, label, 1.0))
+    covered = {token for start, end, *_ in included for token in range(start, end)}
+    kept = [span for span in spans if covered.isdisjoint(range(*span[:2]))]
+    if exclude:
+        excluded = {on_one_line(words.lower()) for words in exclude}
+        kept = _keep_texts(doc, kept, lambda text: on_one_line(text.lower()) not in excluded)
+    return sorted([*kept, *included], key=lambda span: span[:3]) if included else kept
+
+
+@cache
+def _words_pattern(words: tuple[str, ...]) -> re.Pattern[str]:
+    """Compile a pattern for any of these words, allowing line breaks within multi-word terms."""
+    longest_first = sorted(words, key=len, reverse=True)
+    escaped = (map(re.escape, words.split()) for words in longest_first if words.strip())
+    alternatives = "|".join(map(_SPACE_IN_NAME.join, escaped))
+    return re.compile(rf"(?<!\w)(?:{alternatives})(?!\w)", re.IGNORECASE)
+
+
+def add_defined_forms(found: FoundSpans) -> None:
+    """Add every occurrence of a short form that the document defines for a mention, such as "AKI"
+    in "acute kidney injury (AKI)", with the mention's label and probability.
+
+    Mentions with the same tokens are replaced, or dropped where the document defines the short form
+    as something else. An occurrence that overlaps any other mention is not added.
+    """
+    doc, spans, why = found.doc, found.spans, "by a short form that the document defines"
+    forms = long_forms(doc)
+    if not (forms and spans):
+        return
+    texts = map(on_one_line, texts_of(doc, spans))
+    mention_of_text = {text: span[2:] for text, span in zip(texts, spans, strict=True)}
+    meant = {pair: mention_of_text.get(on_one_line(pair[1])) for pair in forms.pairs()}
+    defined = dict.fromkeys(short for (short, _), mention in meant.items() if mention)
+    for short, char_spans in find_forms(text_of(doc), defined).items():
+        for char_span in char_spans:
+            if (span := doc.char_span(*char_span)) is None:
+                continue
+            near = found.overlapping(span.start, span.end)
+            if all(s[:2] == (span.start, span.end) for s in near):
+                if mention := meant[short, forms.at(char_span[0], short) or ""]:
+                    found.add((span.start, span.end, *mention), why, instead_of=near)
+                else:
+                    found.drop(near, why)

@@ -25,7 +25,7 @@ from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.bundled import open_kbs, open_setting
 from spacy_bioel.kb.gazetteer import Gazetteer, unpack_bits
 from spacy_bioel.kb.knowledge_base import name_keys, open_kb
-from spacy_bioel.mentions.find import find, steps_of_detector
+from spacy_bioel.mentions.find import MIN_SCORED_PROBABILITY, find, steps_of_detector, word_lists
 from spacy_bioel.mentions.model import (
     DEFINED_FORM,
     Logits,
@@ -35,7 +35,6 @@ from spacy_bioel.mentions.model import (
     find_spans,
     set_labels,
 )
-from spacy_bioel.mentions.selection import MIN_SCORED_PROBABILITY, word_lists
 from spacy_bioel.models.inference import make_parameters
 from spacy_bioel.models.torch_io import network_of, weights_from_bytes, weights_to_bytes
 from spacy_bioel.parallel import in_halves
@@ -148,11 +147,11 @@ class MentionDetector(StoredPipe[MentionSettings]):
 
         RAISES BioelError: The same errors as `find`.
         """
-        return list(map(list, self.find(docs)))
+        return [of_doc.spans for of_doc in self.find(docs)]
 
     def find(
         self, docs: Iterable[Doc], *, min_probability: float = MIN_SCORED_PROBABILITY
-    ) -> list[FoundSpans]:
+    ) -> Sequence[FoundSpans]:
         """Find the mentions in each document, with the reasons for explanations.
 
         min_probability (float): Lowest probability of a span that an explanation lists.
@@ -166,7 +165,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
             warnings.warn(message, stacklevel=2)
         score = partial(self.score_spans, min_probability=min_probability)
         scored = sum(in_halves(score, docs), [])
-        return find(map(FoundSpans, docs, scored), steps_of_detector(self.cfg, self.rules))
+        return find(list(map(FoundSpans, docs, scored)), steps_of_detector(self.cfg, self.rules))
 
     @property
     def rules(self) -> RuleSet:

@@ -69,7 +69,7 @@ def organism_genes(text: str, kb: str, labels: Any = None) -> list[str]:
     given = spans_of(doc := words_of(text), labels or {})
     places = {span[:2] for span in given if span[2] == "Species"}
     add_organism_genes(doc, found := FoundSpans(doc, given), CASES.kb(kb))
-    return [doc[s:e].text for s, e, *_ in found if (s, e) not in places]
+    return [doc[s:e].text for s, e, *_ in found.spans if (s, e) not in places]
 
 
 def reason(pipeline: str, text: str, why_of: str, says: list[str]) -> str:

@@ -352,7 +352,7 @@ def test_added_spans_replace_others(places, given, expected):
     before = [(token.start, token.end, *label_and_score) for label_and_score in given]
     found = FoundSpans(doc, before)
     found.add_places(places, "Antibody")
-    assert [doc[start:end].text for start, end, *_ in found] == expected
+    assert [doc[start:end].text for start, end, *_ in found.spans] == expected
 
 
 def test_a_query_is_normalised():
@@ -385,5 +385,5 @@ def test_an_explanation_names_rules_that_do_not_give_a_reason(rules, reason):
     found = FoundSpans(doc, [(place.start, place.end, "Gene", 0.5)])
     RuleSet({"mine": rules}).propose([found])
     (reasons := Reasons()).read(found)
-    considered = [(c.label, c.is_mention, c.reason) for c in reasons.considered(doc, found)]
+    considered = [(c.label, c.is_mention, c.reason) for c in reasons.considered(doc, found.spans)]
     assert considered == [("Antibody", True, reason), ("Gene", False, reason)]

@@ -230,4 +230,4 @@ def test_a_mention_of_something_else_is_no_variant():
     for given, expected in (cell, cell), (gene, gene), (nothing, [(0, 1, "Variant", 0.99)]):
         found = FoundSpans(doc, given)
         create_variants_v1().propose([doc], [found])
-        assert list(found) == expected
+        assert found.spans == expected

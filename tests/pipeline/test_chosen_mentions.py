@@ -9,7 +9,7 @@ from cases import table
 from tiny import blank
 
 from spacy_bioel.found import FoundSpans
-from spacy_bioel.mentions.selection import (
+from spacy_bioel.mentions.find import (
     add_defined_forms,
     apply_lists,
     drop_overlaps,
@@ -104,4 +104,4 @@ def test_short_forms_of_mentions_are_mentions():
     found, empty = FoundSpans(doc, [injury, taken, longer]), FoundSpans(doc)
     add_defined_forms(found)
     add_defined_forms(empty)
-    assert (list(found), list(empty)) == ([injury, *short, longer], [])
+    assert (found.spans, empty.spans) == ([injury, *short, longer], [])

@@ -48,7 +48,7 @@ def adding() -> Language:
 def find(lookup: DictionaryLookup, text: str, **options: bool) -> list[tuple[str, str]]:
     doc = blank().make_doc(text)
     (found,) = lookup.find([doc], DictionarySettings(**options))
-    return [(doc[start:end].text, found.names[start, end, ""]) for start, end, *_ in found]
+    return [(doc[start:end].text, found.names[start, end, ""]) for start, end, *_ in found.spans]
 
 
 def test_names_of_many_words(tmp_path):
@@ -75,9 +75,9 @@ def test_documents_do_not_depend_on_their_batch(lookup):
     texts = ["Seizure", "", "and palate. cleft", "cleft lip", "MS (multiple sclerosis)", "MS"]
     nlp = blank()
     docs = [nlp.make_doc(text) for text in texts]
-    together = [(list(found), found.names) for found in lookup.find(docs)]
+    together = [(found.spans, found.names) for found in lookup.find(docs)]
     alone = [lookup.find([doc])[0] for doc in docs]
-    assert together == [(list(found), found.names) for found in alone]
+    assert together == [(found.spans, found.names) for found in alone]
     assert all(0.5 <= p <= 1 for spans, _ in together for *_, p in spans)
     assert lookup.find([]) == []
 
@@ -112,7 +112,7 @@ def test_reasons_against_names(lookup, text, reason):
     doc = blank().make_doc(text)
     (found,) = lookup.find([doc], DictionarySettings(exclude=("heart",)))
     (reasons := Reasons()).read(found)
-    assert reason in {one.reason for one in reasons.considered(doc, found)}
+    assert reason in {one.reason for one in reasons.considered(doc, found.spans)}
 
 
 def test_names_found_with_an_ontology_have_a_label(tmp_path):

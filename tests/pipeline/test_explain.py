@@ -120,7 +120,7 @@ def test_every_span_has_a_reason():
     spans += [(10, 14, "D", 0.9)]
     (chosen,) = find([FoundSpans(doc, spans)], steps_of_detector(CFG, RuleSet({})))
     (reasons := Reasons()).read(chosen)
-    assert [(c.text, c.is_mention, c.reason) for c in reasons.considered(doc, chosen)] == [
+    assert [(c.text, c.is_mention, c.reason) for c in reasons.considered(doc, chosen.spans)] == [
         ("Acute kidney injury", True, ""),
         ("kidney injury", False, "overlaps likelier mentions"),
         ("AKI", True, "by a short form that the document defines"),
@@ -129,7 +129,7 @@ def test_every_span_has_a_reason():
         ("AKI", True, "by a short form that the document defines"),
         ("AKI was (mild", False, "contains half of a pair of brackets"),
     ]
-    assert [span[:2] for span in chosen] == [(0, 3), (4, 5), (10, 11)]
+    assert [span[:2] for span in chosen.spans] == [(0, 3), (4, 5), (10, 11)]
 
 
 def test_a_stored_document_explains_itself(nlp, folder):

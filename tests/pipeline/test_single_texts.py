@@ -15,8 +15,7 @@ from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.entities.variants import Variants
 from spacy_bioel.fine_tuning import choose_starts
 from spacy_bioel.found import FoundSpans
-from spacy_bioel.mentions.find import find, steps_of_detector
-from spacy_bioel.mentions.selection import trim_borders
+from spacy_bioel.mentions.find import find, steps_of_detector, trim_borders
 from spacy_bioel.settings import DictionarySettings, MentionSettings
 from spacy_bioel.text.normalize import normalize_name
 
@@ -46,7 +45,7 @@ def found(text: str, kb: str, **options: bool) -> list[tuple[str, str]]:
     """Return words, and the name that a dictionary finds in them."""
     doc = blank().make_doc(text)
     (names,) = lookup_in(kb).find([doc], DictionarySettings(**options))
-    return [(doc[start:end].text, names.names[start, end, ""]) for start, end, *_ in names]
+    return [(doc[start:end].text, names.names[start, end, ""]) for start, end, *_ in names.spans]
 
 
 def names(text: str, kb: str, **options: bool) -> dict[str, Any]:
@@ -102,7 +101,7 @@ def selected(text: str, labels: Any, *, rules: bool = False, **settings: bool | 
     doc = blank().make_doc(text)
     steps = steps_of_detector(settings, RULES if rules else RuleSet({}))
     (chosen,) = find([FoundSpans(doc, spans_of(doc, labels))], steps)
-    return [doc[start:end].text for start, end, *_ in chosen]
+    return [doc[start:end].text for start, end, *_ in chosen.spans]
 
 
 def start_of_label(text: str) -> str | None:

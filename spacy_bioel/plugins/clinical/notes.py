@@ -194,7 +194,7 @@ class Notes(Shorthand):
         if self.knowledge is None or not self._clinical:
             return
         for doc, of_doc in zip(docs, spans, strict=True):
-            before = list(of_doc)
+            before = of_doc.spans
             places = [(s.start_char, s.end_char) for s in (doc[b[0] : b[1]] for b in before)]
             starts, ends = np.array(places, dtype=np.int64).reshape(-1, 2).T
             reasons = self.why_other(doc, starts, ends)
