@@ -337,7 +337,7 @@ def quantize_command(
     Example: `bioel quantize tuned dev.spacy quantised`
     """
     from spacy_bioel.cli.inputs import load_with_mapped_gold
-    from spacy_bioel.evaluation.quantize import quantize_pipeline
+    from spacy_bioel.evaluation.run import quantize_pipeline
 
     console.check_distinct([dev, code], [json_file])
     check_out(out, {"MODEL": model, "DEV": dev, "the knowledge base": kb})

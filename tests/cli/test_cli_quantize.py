@@ -5,7 +5,7 @@ import json
 import pytest
 import spacy
 
-from spacy_bioel.evaluation import quantize
+from spacy_bioel.evaluation import run as measuring
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_a_quantised_pipeline_and_its_figures(bioel, detector, corpus, tmp_path)
 
 def test_a_loss_is_refused(bioel, detector, corpus, tmp_path, monkeypatch):
     figures = iter([{("mention", "f1"): 80.0}, {("mention", "f1"): 79.75}])
-    monkeypatch.setattr(quantize, "measure_pipeline", lambda *args, **kwargs: next(figures))
+    monkeypatch.setattr(measuring, "measure_pipeline", lambda *args, **kwargs: next(figures))
     run = bioel("quantize", detector, corpus, tmp_path / "out", "--prefix", "MESH", status=2)
     assert (
         "[B640] Quantising would reduce mention F1 from 80.00 to 79.75, by 0.25 points" in run.err
