@@ -29,11 +29,7 @@ class SpanChange(NamedTuple):
 
 
 class InvalidSpan(ValueError):
-    """A span that is not one, or that is not within its document."""
-
-    def __init__(self, span: object, n_tokens: int) -> None:
-        super().__init__(f"{span!r} in a document of {n_tokens} tokens")
-        self.span, self.n_tokens = span, n_tokens
+    """What is not a span of its document; arguments: this, and the number of tokens."""
 
 
 class FoundSpans:

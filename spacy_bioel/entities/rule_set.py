@@ -66,7 +66,8 @@ def _run(rules: EntityRules, name: str, *args: Any, n: int | None = None) -> Any
     except BioelError:
         raise
     except InvalidSpan as error:
-        raise _error(rules, Errors.B498, span=error.span, n=error.n_tokens) from error
+        span, n_tokens = error.args
+        raise _error(rules, Errors.B498, span=span, n=n_tokens) from error
     except Exception as error:
         *_, last = extract_tb(error.__traceback__)
         problem = f"{type(error).__name__}: {shortened(str(error))}"
@@ -140,12 +141,15 @@ class RuleSet:
     def propose(self, found: Sequence[FoundSpans]) -> None:
         """Let the rules change the spans in documents.
 
-        RAISES BioelError: [B498] if rules add an invalid span, or one outside its document.
+        RAISES BioelError: [B497] if rules return anything, [B498] if they add an invalid span, or
+            one outside its document.
         """
         for name, rules in self.overriding("propose"):
             for of_doc in found:
                 of_doc.why = f"by the rules {name}"
-            _run(rules, "propose", [of_doc.doc for of_doc in found], found)
+            if _run(rules, "propose", [of_doc.doc for of_doc in found], found) is not None:
+                reason = "it returned something, but has to change `spans[i]`, and return None"
+                raise _error(rules, Errors.B497, name="propose", found=reason)
         for of_doc in found:
             of_doc.why = ""
 

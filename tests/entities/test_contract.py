@@ -242,8 +242,10 @@ class Careless(EntityRules):
         self.labels = ("Chemical",) if span is not None else ()
         self._facts, self._span, self._queries = facts, span, queries
 
-    def propose(self, docs: Sequence[Doc], spans: Sequence[FoundSpans]) -> None:
+    def propose(self, docs: Sequence[Doc], spans: Sequence[FoundSpans]) -> Any:
         for doc, of_doc in zip(docs, spans, strict=True):
+            if self._span == "return" and "Dogs" in doc.text:
+                return [(0, 1, "Chemical", 0.9)]
             if self._span == "fail" and "Dogs" in doc.text:
                 raise ValueError("no such span")
             if self._span and "Dogs" in doc.text:
@@ -268,6 +270,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "B497",
         "failed in propose: ValueError: no such span (test_contract.py:",
     ),
+    ({"span": "return"}, "B497", "has to change `spans[i]`, and return None"),
     ({"span": (0, 1, "Chemical")}, "B498", "The rules mine (Careless)"),
     ({"span": (0, 1, "Chemical", 7.0)}, "B498", "The rules mine (Careless)"),
     ({"span": (0, 1, None, 0.9)}, "B498", "The rules mine (Careless)"),
