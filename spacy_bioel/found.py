@@ -39,9 +39,9 @@ class FoundSpans:
         the same tokens and label, the most probable is kept.
     names (dict[SpanKey, str]): For spans that stand for a name ("HTN"), the name to look up.
     excluded (Collection[str]): Lower-case words that are not mentions.
-    why (str): The reason for changes without one.
+    why (str): The default reason.
     n_changes (int): How often spans have been dropped or added.
-    log (list): What was changed, in order; functions return changes that only explanations need.
+    log (list): What was changed, in order; functions are called only by explanations.
     """
 
     def __init__(

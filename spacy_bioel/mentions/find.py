@@ -6,10 +6,10 @@ then (`steps_of_linker`).
 
 A step changes each `FoundSpans`, which logs what was dropped or added, and why. If spans overlap:
 
-* Words that the user includes drop whatever they overlap, and no step adds spans over them.
+* Words that the user includes drop whatever they overlap; excluded words are dropped again later.
 * Rules decide for each span that they add which others it replaces.
-* Of the detector's spans, those with the greatest total weight remain (`drop_overlaps`).
-* Short forms replace only spans of the same words.
+* In the detector, the spans with the greatest total weight remain, those of rules among them.
+* Short forms replace, or drop, only spans of the same tokens.
 * Unambiguous names are not added over longer mentions, and replace mentions that are part of them.
 """
 

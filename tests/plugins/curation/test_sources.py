@@ -140,4 +140,4 @@ def test_folders(tmp_path):
 def test_time_is_linear(tmp_path, name, text):
     start = time.process_time()
     pairs_in(tmp_path, name, text)
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 60  # with quadratic time, minutes
