@@ -77,9 +77,9 @@ class Reasons:
                     if span[:3] not in keys[0]:
                         self._added[_place(found.doc, span)] = why, name
 
-    def has_added(self, span: Span) -> bool:
+    def has_added(self, doc: Doc, span: ScoredSpan) -> bool:
         """Return whether a step added a span."""
-        return (span.start_char, span.end_char, span.label_) in self._added
+        return _place(doc, span) in self._added
 
     def considered(self, doc: Doc, mentions: Iterable[ScoredSpan]) -> list[Considered]:
         """List the considered spans in text order; `mentions` are the final mentions."""

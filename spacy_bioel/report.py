@@ -226,12 +226,12 @@ def _final_mentions(
         spans = list(doc.spans[key]) if key in doc.spans else []
     else:
         key, spans = linker.cfg["spans_key"], list(batch.spans)
-        if detector is None:  # keep only mentions added by the linker
-            spans = [span for span in spans if reasons.has_added(span)]
+    mentions = scored(doc, spans, key)
     if batch is not None and batch.probabilities is not None:
-        columns = zip(spans, batch.probabilities, strict=True)
-        return [(s.start, s.end, s.label_, p) for s, p in columns]
-    return scored(doc, spans, key)
+        mentions = [(*m[:3], p) for m, p in zip(mentions, batch.probabilities, strict=True)]
+    if batch is not None and detector is None:  # keep only mentions added by the linker
+        mentions = [m for m in mentions if reasons.has_added(doc, m)]
+    return mentions
 
 
 def _add_spans(
