@@ -34,6 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # Workers inherit it, and so do the processes that tests start: each has one processor.
     if config.getoption("numprocesses", None):
         os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # pytest-randomly would set its seed again after the fixtures, and so after `_same_seed`.
+    config.option.randomly_reset_seed = False
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
