@@ -111,7 +111,7 @@ class FoundSpans:
                 self.add((span.start, span.end, label, probability), why, instead_of=near)
 
     def drop(self, spans: Iterable[ScoredSpan], why: str = "") -> None:
-        """Drop spans; those that are not there are ignored."""
+        """Drop spans, whatever their probability; those that are not there are ignored."""
         if dropped := self._remove(spans):
             self._record(SpanChange(dropped, (), why or self.why))
 
@@ -119,6 +119,8 @@ class FoundSpans:
         """Replace all spans; `why` some of them were dropped or added."""
         before, self.spans = self.spans, _likeliest(spans)
         self._longest = max((end - start for start, end, *_ in self.spans), default=0)
+        if self.names:
+            self.names = {s[:3]: self.names[s[:3]] for s in self.spans if s[:3] in self.names}
         self._record(SpanChange(before, self.spans, why or self.why))
 
     def reject(self, span: ScoredSpan, why: str, name: str = "") -> None:
@@ -133,10 +135,11 @@ class FoundSpans:
         """Remove the spans that are there from a copy of the list, and return them."""
         self.spans, removed = self.spans.copy(), []
         for span in spans:
-            place = bisect_left(self.spans, span)
-            if self.spans[place : place + 1] == [span]:
+            key: SpanKey = span[:3]
+            place = bisect_left(self.spans, (*key, 0.0))
+            if self.spans[place : place + 1] and self.spans[place][:3] == key:
                 removed.append(self.spans.pop(place))
-                self.names.pop(span[:3], None)
+                self.names.pop(key, None)
         return removed
 
 

@@ -6,7 +6,7 @@ then (`steps_of_linker`).
 
 A step changes each `FoundSpans`, which logs what was dropped or added, and why. If spans overlap:
 
-* Words that the user includes drop whatever they overlap; excluded words are dropped again later.
+* Words that the user includes drop whatever they overlap; excluded words are never mentions.
 * Rules decide for each span that they add which others it replaces.
 * In the detector, the spans with the greatest total weight remain, those of rules among them.
 * Short forms replace, or drop, only spans of the same tokens.
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from math import log
 from typing import Any
@@ -68,18 +68,20 @@ def steps_of_detector(settings: Mapping[str, Any], rules: RuleSet) -> list[Step]
     threshold: float = settings["threshold"]
     include, exclude = word_lists(settings)
     below = f"below the threshold of {threshold:g}"
-    listed = "by the word lists `include` and `exclude`"
+    drop_excluded = _each(drop_words, "by the word list `exclude`", words=exclude)
     steps: list[Step] = [
-        _each(trim_borders, "trimmed by markup or a denial"),
+        _each(trim_borders, "markup or a denial is not part of a mention"),
         _each(drop_several_paragraphs, "contains a blank line"),
         _each(drop_function_words, "a function word, in a text in capitals"),
         _each(drop_half_brackets, "contains half of a pair of brackets"),
         _each(keep_probable, below, min_probability=min(threshold, MIN_SCORED_PROBABILITY)),
         _each(smooth_over_document, weight=settings["document_smoothing"]),
         _each(keep_probable, below, min_probability=threshold),
-        _each(apply_lists, listed, include=include, exclude=exclude),
+        drop_excluded,
+        _each(add_words, "by the word list `include`", include=include),
         rules.propose,
-        _each(apply_lists, listed, include={}, exclude=exclude),
+        drop_excluded,
+        _each(keep_probable, below, min_probability=threshold),
     ]
     if not settings["allow_overlap"]:
         steps.append(_each(drop_overlaps, "overlaps likelier mentions", threshold=threshold))
@@ -228,41 +230,41 @@ def _log_odds(p: float) -> float:
     return log(p) - log(1 - p)
 
 
-def word_lists(cfg: Mapping[str, Any]) -> tuple[dict[str, Sequence[str]], Sequence[str]]:
-    """Return the words that are always mentions, by label, and the words that never are."""
+def word_lists(cfg: Mapping[str, Any]) -> tuple[dict[str, Sequence[str]], frozenset[str]]:
+    """Return the words that are always mentions, by label, and the words that never are, in lower
+    case and on one line."""
     include, exclude, label_people = dict(cfg["include"]), cfg["exclude"], cfg.get("label_people")
     if label_people:
         include["Species"] = [*include.get("Species", ()), *PEOPLE]
     if label_people is False:
         exclude = [*exclude, *PEOPLE]
-    return include, exclude
+    return include, frozenset(on_one_line(words.lower()) for words in exclude)
 
 
-def apply_lists(
-    doc: Doc,
-    spans: list[ScoredSpan],
-    *,
-    include: Mapping[str, Sequence[str]],
-    exclude: Sequence[str],
-) -> list[ScoredSpan]:
-    """Drop the spans of excluded words, and add spans for included words. Case is ignored.
-
-    include (Mapping): Words by label. Their spans have probability 1, and nothing may overlap them.
-    exclude (Sequence[str]): Words that are not mentions with any label.
-    """
-    if not (include or exclude):
+def drop_words(doc: Doc, spans: list[ScoredSpan], *, words: Collection[str]) -> list[ScoredSpan]:
+    """Drop the spans of words, which are in lower case and on one line, with any label."""
+    if not words:
         return spans
+    return _keep_texts(doc, spans, lambda text: on_one_line(text.lower()) not in words)
+
+
+def add_words(
+    doc: Doc, spans: list[ScoredSpan], *, include: Mapping[str, Sequence[str]]
+) -> list[ScoredSpan]:
+    """Add spans for words, ignoring case, in place of the spans that overlap them.
+
+    include (Mapping): Words by label. Their spans have probability 1.
+    """
     included = []
     for label, words in include.items():
         for match in _words_pattern(tuple(words)).finditer(text_of(doc)) if words else ():
             if (span := doc.char_span(*match.span())) is not None:
                 included.append((span.start, span.end, label, 1.0))
+    if not included:
+        return spans
     covered = {token for start, end, *_ in included for token in range(start, end)}
     kept = [span for span in spans if covered.isdisjoint(range(*span[:2]))]
-    if exclude:
-        excluded = {on_one_line(words.lower()) for words in exclude}
-        kept = _keep_texts(doc, kept, lambda text: on_one_line(text.lower()) not in excluded)
-    return sorted([*kept, *included], key=lambda span: span[:3]) if included else kept
+    return sorted([*kept, *included], key=lambda span: span[:3])
 
 
 @cache
@@ -279,7 +281,8 @@ def add_defined_forms(found: FoundSpans) -> None:
     in "acute kidney injury (AKI)", with the mention's label and probability.
 
     Mentions with the same tokens are replaced, or dropped where the document defines the short form
-    as something else. An occurrence that overlaps any other mention is not added.
+    as something else. An occurrence that overlaps any other mention is not added, and neither is an
+    excluded word.
     """
     doc, spans, why = found.doc, found.spans, "by a short form that the document defines"
     forms = long_forms(doc)
@@ -287,15 +290,17 @@ def add_defined_forms(found: FoundSpans) -> None:
         return
     texts = map(on_one_line, texts_of(doc, spans))
     mention_of_text = {text: span[2:] for text, span in zip(texts, spans, strict=True)}
-    meant = {pair: mention_of_text.get(on_one_line(pair[1])) for pair in forms.pairs()}
-    defined = dict.fromkeys(short for (short, _), mention in meant.items() if mention)
-    for short, char_spans in find_forms(text_of(doc), defined).items():
+    mention_of_pair = {pair: mention_of_text.get(on_one_line(pair[1])) for pair in forms.pairs()}
+    short_forms = dict.fromkeys(short for (short, _), m in mention_of_pair.items() if m)
+    for short, char_spans in find_forms(text_of(doc), short_forms).items():
+        if short.lower() in found.excluded:
+            continue
         for char_span in char_spans:
             if (span := doc.char_span(*char_span)) is None:
                 continue
             near = found.overlapping(span.start, span.end)
             if all(s[:2] == (span.start, span.end) for s in near):
-                if mention := meant[short, forms.at(char_span[0], short) or ""]:
+                if mention := mention_of_pair[short, forms.at(char_span[0], short) or ""]:
                     found.add((span.start, span.end, *mention), why, instead_of=near)
                 else:
                     found.drop(near, why)

@@ -40,7 +40,7 @@ from spacy_bioel.models.torch_io import network_of, weights_from_bytes, weights_
 from spacy_bioel.parallel import in_halves
 from spacy_bioel.pipe import SavedParts, StoredPipe, listens, require_token_vectors
 from spacy_bioel.settings import CurrentSettings, MentionSettings
-from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, on_one_line, subscripts
+from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, subscripts
 from spacy_bioel.text.sentences import find_forms
 from spacy_bioel.types import BoolArray, FloatArray, IntArray, ScoredSpan
 
@@ -160,12 +160,15 @@ class MentionDetector(StoredPipe[MentionSettings]):
         """
         docs = list(docs)
         self.check_settings()  # users may have changed the settings
-        if unknown := sorted(set(word_lists(self.cfg)[0]) - set(self.labels)):
+        include, exclude = word_lists(self.cfg)
+        if unknown := sorted(include.keys() - set(self.labels)):
             message = Warnings.W322.format(unknown=unknown, known=", ".join(self.labels))
             warnings.warn(message, stacklevel=2)
         score = partial(self.score_spans, min_probability=min_probability)
         scored = sum(in_halves(score, docs), [])
-        return find(list(map(FoundSpans, docs, scored)), steps_of_detector(self.cfg, self.rules))
+        pairs = zip(docs, scored, strict=True)
+        found = [FoundSpans(doc, spans, excluded=exclude) for doc, spans in pairs]
+        return find(found, steps_of_detector(self.cfg, self.rules))
 
     @property
     def rules(self) -> RuleSet:
@@ -220,7 +223,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
             spans = [Span(doc, start, end, label=label) for start, end, label, _ in mentions]
             attrs: dict[str, Any] = {"scores": [round(score, 4) for *_, score in mentions]}
             if exclude:  # names that the linker must not add
-                attrs["exclude"] = [on_one_line(words.lower()) for words in exclude]
+                attrs["exclude"] = sorted(exclude)
             doc.spans[key] = SpanGroup(doc, name=key, attrs=attrs, spans=spans)
             if self.cfg["set_ents"]:
                 doc.set_ents(filter_spans(spans))

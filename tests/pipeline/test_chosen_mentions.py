@@ -11,8 +11,9 @@ from tiny import blank
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.mentions.find import (
     add_defined_forms,
-    apply_lists,
+    add_words,
     drop_overlaps,
+    drop_words,
     smooth_over_document,
 )
 from spacy_bioel.text.normalize import has_whole_brackets
@@ -84,15 +85,14 @@ def test_included_and_excluded_words():
     spans = [(0, 4, "Disease", 0.9), (2, 4, "Disease", 0.8), (5, 6, "Gene", 0.7)]
     include = {"Species": ["patients", "renal"], "Drug": ["nowhere"], "Gene": []}
     included = [(0, 1, "Species", 1.0), (2, 3, "Species", 1.0)]
-    assert apply_lists(doc, spans, include=include, exclude=["2015"]) == included
-    assert apply_lists(doc, spans, include={}, exclude=["RENAL failure"]) == [spans[0], spans[2]]
+    assert drop_words(doc, add_words(doc, spans, include=include), words={"2015"}) == included
+    assert drop_words(doc, spans, words={"renal failure"}) == [spans[0], spans[2]]
     # A name may continue on the next line, but not after a blank line.
     doc = blank().make_doc("breast\ncancer, heart \n attack, breast\n\ncancer")
     heart = [(4, 7, "Disease", 0.9)]
-    found = apply_lists(doc, heart, include={"X": ["Breast cancer"]}, exclude=["heart attack"])
-    assert [(doc[start:end].text, label) for start, end, label, _ in found] == [
-        ("breast\ncancer", "X")
-    ]
+    (found,) = add_words(doc, [], include={"X": ["Breast cancer"]})
+    assert (doc[found[0] : found[1]].text, found[2]) == ("breast\ncancer", "X")
+    assert drop_words(doc, heart, words={"heart attack"}) == []
 
 
 def test_short_forms_of_mentions_are_mentions():
@@ -105,3 +105,6 @@ def test_short_forms_of_mentions_are_mentions():
     add_defined_forms(found)
     add_defined_forms(empty)
     assert (found.spans, empty.spans) == ([injury, *short, longer], [])
+    excluding = FoundSpans(doc, [injury, longer], excluded={"aki"})
+    add_defined_forms(excluding)
+    assert excluding.spans == [injury, longer]

@@ -11,6 +11,7 @@ from tiny import blank, learn, linking_nlp, needs
 
 import spacy_bioel
 from spacy_bioel.doc import get_links
+from spacy_bioel.entities import EntityRules
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError
 from spacy_bioel.explanation import Explanation, Reasons, features_text
@@ -125,11 +126,29 @@ def test_every_span_has_a_reason():
         ("kidney injury", False, "overlaps likelier mentions"),
         ("AKI", True, "by a short form that the document defines"),
         ("AKI", False, "below the threshold of 0.5"),
-        ("cold", False, "by the word lists `include` and `exclude`"),
+        ("cold", False, "by the word list `exclude`"),
         ("AKI", True, "by a short form that the document defines"),
         ("AKI was (mild", False, "contains half of a pair of brackets"),
     ]
     assert [span[:2] for span in chosen.spans] == [(0, 3), (4, 5), (10, 11)]
+
+
+def test_what_rules_add_is_dropped_for_the_reason_that_is_true():
+    class Names(EntityRules):
+        def propose(self, docs, spans):
+            spans[0].add((0, 1, "D", 0.3))
+            spans[0].add((1, 2, "D", 0.9))
+            spans[0].drop([(2, 3, "D", 0.1)])  # whatever its probability
+
+    doc = blank().make_doc("fever cold cough")
+    found = [FoundSpans(doc, [(2, 3, "D", 0.8)])]
+    (chosen,) = find(found, steps_of_detector(CFG, RuleSet({"names": Names()})))
+    (reasons := Reasons()).read(chosen)
+    assert [(c.text, c.reason) for c in reasons.considered(doc, chosen.spans)] == [
+        ("fever", "below the threshold of 0.5"),
+        ("cold", "by the word list `exclude`"),
+        ("cough", "by the rules names"),
+    ]
 
 
 def test_a_stored_document_explains_itself(nlp, folder):
