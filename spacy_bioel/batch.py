@@ -22,6 +22,7 @@ from spacy_bioel.text.sentences import expand_abbreviations
 from spacy_bioel.types import Candidate, Link
 
 LabelledString = tuple[str, str]  # a normalised string and the label of its mention, if it matters
+AS_NAME = "\0"  # in place of a label: a name that the dictionary found, which needs no search
 Ranked = Mapping[LabelledString, tuple[Candidate, ...]]  # best first
 
 
@@ -63,27 +64,27 @@ class Batch:
     spans (Sequence[Span]): The mentions and parts.
     queries (Sequence[Query]): The strings to look up for each of them.
     owners (Sequence[int]): Index of the document of each.
-    probabilities (Sequence[float] | None): If the dictionary found the mentions, the probability
-        that the words of each mean the name here; not for parts.
+    probabilities (Sequence[float | None]): Of names that the dictionary found, and of their parts:
+        that these words mean the name here; of other mentions: None; empty if all are None.
     states (dict | None): Hidden states of the contextual model, if that found the mentions.
     n_parts (int): Number of parts at the end of these columns.
     candidates (Sequence): Candidates of each mention and part, best first; empty until ranked.
     nil_threshold (float): Score that a candidate needs to be linked, for rules; set by `decide`.
     links (Sequence[Link]): The decision for each mention; empty until `decide`.
-    found (Sequence[FoundSpans]): The spans of each document, if the linker has found some of them.
+    found (Sequence[FoundSpans | None]): The spans of each document in which names were looked for.
     """
 
     docs: Sequence[Doc]
     spans: Sequence[Span]
     queries: Sequence[Query]
     owners: Sequence[int]
-    probabilities: Sequence[float] | None = None
+    probabilities: Sequence[float | None] = ()
     states: dict[str, Any] | None = None
     n_parts: int = 0
     candidates: Sequence[tuple[Candidate, ...]] = ()
     nil_threshold: float = 0.0
     links: Sequence[Link] = ()
-    found: Sequence[FoundSpans] = ()
+    found: Sequence[FoundSpans | None] = ()
 
     @classmethod
     def of(
@@ -93,7 +94,7 @@ class Batch:
         settings: LinkerSettings,
         *,
         states: dict[str, Any] | None = None,
-        found: Sequence[FoundSpans] = (),
+        found: Sequence[FoundSpans | None] = (),
     ) -> Batch:
         """Collect the mentions in each document, with their texts as queries: abbreviations are
         expanded as the document defines them, and subscripts written out. Spans that stand for a
@@ -101,22 +102,28 @@ class Batch:
         all_spans: list[Span] = []
         owners: list[int] = []
         texts: list[str] = []
+        probabilities: list[float | None] = []
         for doc_index, doc_spans in enumerate(spans):
             document = text_of(docs[doc_index])
             forms = long_forms(docs[doc_index]) if settings.abbreviations else None
-            stands_for = found[doc_index].names if found else {}
+            of_doc = found[doc_index] if found else None
+            stands_for, of_names = (of_doc.names, of_doc.meant) if of_doc else ({}, {})
             for span in doc_spans:
                 text = span.text
                 for start, end, plain in list(subscripts(text, document))[::-1]:  # from the end
                     text = text[:start] + plain + text[end:]
                 if forms:
                     text = expand_abbreviations(text, partial(forms.at, span.start_char))
-                texts.append(stands_for.get((span.start, span.end, span.label_), text))
+                key = span.start, span.end, span.label_
+                texts.append(stands_for.get(key, text))
+                probabilities.append(of_names.get(key))
                 all_spans.append(span)
                 owners.append(doc_index)
         names = normalize_names(texts)
         queries = [Query(name, text=text) for name, text in zip(names, texts, strict=True)]
-        return cls(docs, all_spans, queries, owners, states=states, found=found)
+        if not any(of_doc and of_doc.meant for of_doc in found):
+            probabilities = []
+        return cls(docs, all_spans, queries, owners, probabilities, states, found=found)
 
     def __len__(self) -> int:
         return len(self.spans)
@@ -136,12 +143,6 @@ class Batch:
         """The label of each mention and part."""
         return [span.label_ for span in self.spans]
 
-    def take(self, rows: Sequence[int]) -> Batch:
-        """Return some mentions, before they have candidates."""
-        names = ("spans", "queries", "owners")
-        columns: dict[str, Any] = {n: [getattr(self, n)[row] for row in rows] for n in names}
-        return replace(self, **columns)
-
     def parts(self) -> Batch:
         """Return the parts of all composites, in the order of `Query.parts`."""
         rows = [
@@ -150,17 +151,21 @@ class Batch:
             for part in query.parts
         ]
         spans, queries, owners = [r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows]
-        return Batch(self.docs, spans, queries, owners, n_parts=len(rows))
+        pairs = zip(self.probabilities, self.queries, strict=False)  # () if there are none
+        probabilities = [p for p, query in pairs for _ in query.parts]
+        return Batch(self.docs, spans, queries, owners, probabilities, n_parts=len(rows))
 
     def followed_by(self, parts: Batch) -> Batch:
         """Return the mentions followed by their parts, so that rules see both."""
-        names = ("spans", "queries", "owners")
+        names = ("spans", "queries", "owners", "probabilities")
         columns: dict[str, Any] = {n: [*getattr(self, n), *getattr(parts, n)] for n in names}
         return replace(self, **columns, n_parts=len(parts))
 
     def without_parts(self) -> Batch:
         """Return only the mentions, with their candidates."""
-        names = ("spans", "queries", "owners", "candidates") if self.n_parts else ()
+        if not self.n_parts:
+            return self
+        names = ("spans", "queries", "owners", "probabilities", "candidates")
         columns: dict[str, Any] = {name: getattr(self, name)[: self.n_wholes] for name in names}
         return replace(self, **columns, n_parts=0)
 

@@ -13,7 +13,7 @@ offsets, and mentions that do not fit the tokens are counted.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from operator import attrgetter
@@ -26,15 +26,19 @@ from spacy.training import Example
 from spacy.util import filter_spans
 
 from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.found import FoundSpans
 from spacy_bioel.registered import declared_facts
 from spacy_bioel.settings import GOLD_KEY, SPANS_KEY
 from spacy_bioel.text.normalize import normalize_tokens
 from spacy_bioel.text.sentences import LongForms, find_abbreviations, find_short_binomials
-from spacy_bioel.types import ANNOTATES, NIL, AnnotatedText, Candidate, Link, ScoredSpan
+from spacy_bioel.types import ANNOTATES, NIL, AnnotatedText, Candidate, Link, ScoredSpan, SpanKey
 
 RECORDS = "bioel_records"  # Span extension: label -> span group key -> record
 _LINKS = "links"  # span group attribute: offsets, label, and a record with only id and facts
 _ADDED = "added"  # span group attribute: offsets and labels of mentions added by the linker
+# Span group attribute of `bioel_names`: whether it looked for unambiguous names only, and offsets,
+# labels, names that spans stand for (or ""), and probabilities of dictionary names (or None).
+_NAMES = "names"
 _FROM_ENTS = "from_ents"  # span group attribute: whether the mentions are the doc's entities
 _offsets_and_label = attrgetter("start", "end", "label")  # the `_span_key` of a link
 # With id, in_ents and facts; if it is not from a span group, also with candidates, kb,
@@ -169,7 +173,8 @@ def takes_entities(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> bo
     """Return whether a linker with this `mentions` setting links the entities of a document."""
     if mentions != "auto" or spans_key not in doc.spans:
         return mentions in ("ents", "auto")
-    return bool(doc.spans[spans_key].attrs.get(_FROM_ENTS))
+    attrs = doc.spans[spans_key].attrs
+    return bool(attrs.get(_FROM_ENTS)) and _NAMES not in attrs
 
 
 def mention_spans(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> list[Span]:
@@ -184,8 +189,53 @@ def mention_spans(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> lis
     if spans_key not in doc.spans:
         return []
     group = doc.spans[spans_key]
-    added = set(map(tuple, group.attrs.get(_ADDED, ())))
+    added = set(map(tuple, group.attrs.get(_ADDED, ()))) if _NAMES not in group.attrs else ()
     return [_realigned(span) for span in group if not added or _span_key(span) not in added]
+
+
+def stored_names(doc: Doc, spans_key: str) -> Mapping[str, Any]:
+    """Return what `bioel_names` has stored with a span group, or nothing."""
+    attrs: Mapping[str, Any] = doc.spans[spans_key].attrs if spans_key in doc.spans else {}
+    stored: Mapping[str, Any] = attrs.get(_NAMES, {})
+    return stored
+
+
+def set_names(found: FoundSpans, mentions: Collection[SpanKey], *, spans_key: str) -> None:
+    """Write mentions and the names beside them as a new span group, for a linker."""
+    doc, spans = found.doc, found.to_spans()
+    from_ents = takes_entities(doc, "auto", spans_key=spans_key)
+    attrs = dict(doc.spans[spans_key].attrs) if spans_key in doc.spans else {}
+    if "scores" in attrs:
+        scored = ((s[:3], round(s[3], 4)) for s in found.spans)
+        attrs["scores"] = [p if tokens in mentions else 1.0 for tokens, p in scored]
+    keys = list(zip(map(_span_key, spans), (span[:3] for span in found.spans), strict=True))
+    rows = [
+        [*key, found.names.get(tokens, ""), found.meant.get(tokens)]
+        for key, tokens in keys
+        if tokens in found.names or tokens in found.meant
+    ]
+    about = {"unambiguous": found.has_unambiguous, "from_ents": from_ents, "rows": rows}
+    attrs |= {
+        _NAMES: about,
+        _ADDED: [list(k) for k, tokens in keys if tokens not in mentions],
+    }
+    attrs.pop(_LINKS, None)
+    _forget_records(doc, spans_key)
+    doc.spans[spans_key] = SpanGroup(doc, name=spans_key, attrs=attrs, spans=spans)
+
+
+def forget_names(doc: Doc, spans_key: str) -> None:
+    """Remove what `set_names` and a linker after it have added to a span group."""
+    if stored := stored_names(doc, spans_key):
+        group = doc.spans.pop(spans_key)
+        if not stored["from_ents"]:
+            added = set(map(tuple, group.attrs[_ADDED]))
+            kept = [i for i, span in enumerate(group) if _span_key(span) not in added]
+            attrs = {k: v for k, v in group.attrs.items() if k not in (_NAMES, _ADDED)}
+            if "scores" in attrs:
+                attrs["scores"] = [attrs["scores"][i] for i in kept]
+            spans = [_realigned(group[i]) for i in kept]
+            doc.spans[spans_key] = SpanGroup(doc, name=spans_key, attrs=attrs, spans=spans)
 
 
 def fits_tokens(span: Span) -> bool:
@@ -236,9 +286,11 @@ def set_links(
     attrs: dict[str, Any] = {}
     if old is not None and old_keys == keys:
         attrs |= old.attrs
-    elif old is not None and adds and len(scores := old.attrs.get("scores", ())) == len(old):
-        score_of = dict(zip(old_keys, scores, strict=True))
-        attrs = {**old.attrs, "scores": [score_of.get(key, 1.0) for key in keys]}
+    elif old is not None and adds:
+        attrs |= old.attrs
+        if len(scores := attrs.pop("scores", ())) == len(old):
+            score_of = dict(zip(old_keys, scores, strict=True))
+            attrs["scores"] = [score_of.get(key, 1.0) for key in keys]
     if adds:
         known = set(old_keys).difference(map(tuple, (old.attrs if old else {}).get(_ADDED, ())))
         attrs[_ADDED] = [list(key) for key in keys if key not in known]
@@ -401,10 +453,10 @@ def linked_groups(doc: Doc) -> list[str]:
 
 def set_ent_links(doc: Doc, *, spans_key: str) -> None:
     """Copy the linked ids to the entities (see `set_links`)."""
-    linked = list(doc.spans[spans_key])
+    id_of = {_span_key(link): link.kb_id for link in doc.spans[spans_key]}
     doc.ents = [  # `ent.id` may hold the id of an entity ruler's pattern
-        Span(doc, ent.start, ent.end, ent.label, kb_id=link.kb_id, span_id=ent.id)
-        for ent, link in zip(doc.ents, linked, strict=True)
+        Span(doc, e.start, e.end, e.label, kb_id=id_of.get(_span_key(e), e.kb_id), span_id=e.id)
+        for e in doc.ents
     ]
     _mark_as_entities(doc, spans_key)
 

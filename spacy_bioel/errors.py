@@ -99,6 +99,7 @@ class Errors(metaclass=_Coded):
     B077 = "{known:,} of {n:,} gold ids in {path} are in the knowledge base, whose ids look like {example} (missing: {first}). {hint}"
     B080 = "{n_gold} gold documents and {n_predicted} lists of predicted links cannot be compared. Pass one list of links per document, in the same order."
     B081 = "Unknown protocol '{name}'. Choose from: {known}."
+    B082 = "The {name!r} pipe has no knowledge base: its `kb` setting is empty, and the pipeline has no bioel_linker. Add one, or set `kb`."
     B101 = "There is no file {path}. Check the path."
     B102 = "{path} is empty, expected at least one record. Create or download it again."
     B103 = "{path}, line {line}: {found} is not valid UTF-8. Convert the file to UTF-8, for example: iconv -f {likely} -t utf8 {path} > OUT"

@@ -13,11 +13,20 @@ from spacy.tokenizer import Tokenizer
 from spacy.util import compile_infix_regex, compile_prefix_regex, registry
 from thinc.api import Model
 
-from spacy_bioel.settings import DETECTOR, LINKER, LinkerSettings, MentionSettings, takes
+from spacy_bioel.settings import (
+    DETECTOR,
+    LINKER,
+    NAMES,
+    LinkerSettings,
+    MentionSettings,
+    NameSettings,
+    takes,
+)
 
 if TYPE_CHECKING:
     from spacy_bioel.entities import EntityRules
     from spacy_bioel.entities.rule_set import RuleSet
+    from spacy_bioel.linking.names import NameFinder
     from spacy_bioel.linking.pipe import Linker
     from spacy_bioel.mentions.pipe import MentionDetector
 
@@ -155,6 +164,20 @@ def make_linker(
     linker.join(nlp)
     check_folders(linker.cfg["kb"])
     return linker
+
+
+@Language.factory(NAMES, assigns=["doc.spans", "doc.ents"], default_config=NameSettings.defaults())
+@takes(NameSettings)
+def make_name_finder(nlp: Language, name: str, **settings: Any) -> "NameFinder":
+    """Make a `bioel_names` pipe, which finds names of a knowledge base."""
+    from spacy_bioel.linking.names import NameFinder
+
+    linker: Any = None
+    if settings["kb"]:
+        # Without vectors, since names are not searched by similarity.
+        config = {"kb": settings["kb"], "mentions": "dictionary", "evidence": {"dense": False}}
+        linker = nlp.create_pipe(LINKER, name=LINKER, config=config)
+    return NameFinder(nlp, name, settings=settings, linker=linker)
 
 
 # Combining accents stay with their letter. The group is needed because spaCy joins and anchors

@@ -10,7 +10,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
 from spacy_bioel.types import ScoredSpan, SpanKey
@@ -38,6 +38,8 @@ class FoundSpans:
     spans (list[ScoredSpan]): In the order of the text. A change replaces this list. Of spans with
         the same tokens and label, the most probable is kept.
     names (dict[SpanKey, str]): For spans that stand for a name ("HTN"), the name to look up.
+    meant (dict[SpanKey, float]): For names of a dictionary: the probability that they are meant.
+    has_unambiguous (bool): Whether unambiguous names have been looked for.
     excluded (Collection[str]): Lower-case words that are not mentions.
     why (str): The default reason.
     n_changes (int): How often spans have been dropped or added.
@@ -50,9 +52,14 @@ class FoundSpans:
         self.doc, self.excluded = doc, excluded
         self.spans = _likeliest(spans)
         self.names: dict[SpanKey, str] = {}
+        self.meant: dict[SpanKey, float] = {}
+        self.has_unambiguous = False
         self.why, self.n_changes = "", 0
         self.log: list[SpanChange | Callable[[], Iterable[SpanChange]]] = []
         self._longest = max((end - start for start, end, *_ in self.spans), default=0)
+
+    def to_spans(self) -> list[Span]:
+        return [Span(self.doc, *span[:3]) for span in self.spans]
 
     def overlapping(self, start: int, end: int) -> list[ScoredSpan]:
         """Return the spans that contain any of these tokens."""
@@ -140,6 +147,7 @@ class FoundSpans:
             if self.spans[place : place + 1] and self.spans[place][:3] == key:
                 removed.append(self.spans.pop(place))
                 self.names.pop(key, None)
+                self.meant.pop(key, None)
         return removed
 
 

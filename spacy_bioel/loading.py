@@ -34,6 +34,7 @@ from spacy_bioel.settings import (
     BY_DICTIONARY,
     DETECTOR,
     LINKER,
+    NAMES,
     SPANS_KEY,
     check_utf8,
     suggest,
@@ -229,6 +230,8 @@ def set_kb(nlp: Language, kb: str, model: str) -> None:
 
 def finds_names(nlp: Language) -> bool:
     """Return whether mentions are found as knowledge base names, and so lack the gold labels."""
+    if any(pipe.cfg["names"] == "all" for pipe in pipes_made_by(NAMES, nlp)):
+        return True
     return (linker := find_linker(nlp)) is not None and linker.cfg["mentions"] == BY_DICTIONARY
 
 

@@ -29,6 +29,7 @@ from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.evidence import FEATURES
 from spacy_bioel.linking.find import scored
 from spacy_bioel.linking.link import decide, rank_candidates
+from spacy_bioel.linking.names import NameFinder
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import find_detector, find_linker
 from spacy_bioel.mentions.pipe import MentionDetector
@@ -203,9 +204,11 @@ def _run_nlp(
             detector.set_annotations([doc], [found.spans])
         elif pipe is linker:
             batch, links = linker.link([doc])
-            for of_doc in batch.found:
+            for of_doc in filter(None, batch.found):
                 reasons.read(of_doc)
             linker.set_annotations([doc], links)
+        elif isinstance(pipe, NameFinder):
+            reasons.read(*pipe.annotate([doc]))
         else:
             doc = pipe(doc)
             if doc is None:
@@ -227,8 +230,9 @@ def _final_mentions(
     else:
         key, spans = linker.cfg["spans_key"], list(batch.spans)
     mentions = scored(doc, spans, key)
-    if batch is not None and batch.probabilities is not None:
-        mentions = [(*m[:3], p) for m, p in zip(mentions, batch.probabilities, strict=True)]
+    if batch is not None and batch.probabilities:
+        pairs = zip(mentions, batch.probabilities, strict=True)
+        mentions = [m if p is None else (*m[:3], p) for m, p in pairs]
     if batch is not None and detector is None:  # keep only mentions added by the linker
         mentions = [m for m in mentions if reasons.has_added(doc, m)]
     return mentions
@@ -248,10 +252,9 @@ def _add_spans(
         label = best.label if best is not None else ""
         spans.append(Span(span.doc, span.start, span.end, label=label))
     more = generator.rules.prepare(Batch.of(batch.docs, [spans], generator.state.settings))
-    columns: Any = {"n_parts": 0, "states": None, "candidates": ()}
-    if batch.probabilities is not None:
-        columns["probabilities"] = [*batch.probabilities, *[1.0] * len(spans)]
-    return replace(batch.followed_by(more), **columns)
+    if batch.probabilities or generator.state.settings.mentions == BY_DICTIONARY:
+        more = replace(more, probabilities=[1.0] * len(spans))
+    return replace(batch.followed_by(more), n_parts=0, states=None, candidates=())
 
 
 def _explain_mentions(
@@ -281,7 +284,7 @@ def _explain_mentions(
             hits = search_names(generator.kb, string, _MAX_SIMILAR_NAMES)
             near = tuple(f"{hit.name} ({hit.concept.id})" for hit in hits)
             explanation = replace(explanation, near=near)
-        is_name = batch.probabilities is not None
+        is_name = bool(batch.probabilities) and batch.probabilities[number] is not None
         if not (is_name or is_linked or link.ids):
             reason = f"NIL: the label_types or kb setting excludes mentions of {link.label}."
         else:

@@ -16,7 +16,7 @@ from thinc.api import ConfigValidationError
 
 from spacy_bioel.errors import BioelError, Errors
 
-LINKER, DETECTOR = "bioel_linker", "bioel_mentions"  # factory names
+LINKER, DETECTOR, NAMES = "bioel_linker", "bioel_mentions", "bioel_names"  # factory names
 GOLD_KEY = "bioel_gold"
 SPANS_KEY = "bioel"
 # Values of the linker's `mentions` setting that other modules compare with.
@@ -385,6 +385,28 @@ class LinkerSettings(Settings):
         """
         is_one_folder = isinstance(self.kb, dict) and len(set(self.kb.values())) == 1
         return tuple(self.kb) if is_one_folder else ()
+
+
+class NameSettings(Settings):
+    pipe = NAMES
+
+    kb: str | Annotated[list[str], Field(min_length=1)] = Field(
+        default="",
+        description='Knowledge base folder, or a list of folders. `""`: that of the pipeline\'s '
+        "`bioel_linker`.",
+    )
+    names: Literal["all", "unambiguous"] = Field(
+        default="all",
+        description='Which names are found: `"all"`, exact or similar, as with `mentions = '
+        '"dictionary"`, except over the mentions of earlier pipes; or unambiguous ones, as with '
+        '`mentions = "spans+dictionary"`.',
+    )
+    dictionary: DictionarySettings = DictionarySettings()
+    set_ents: bool = Field(
+        default=False,
+        description="Also write the names to `doc.ents`, with the labels that a linker would set.",
+    )
+    spans_key: str = Field(default=SPANS_KEY, description="Span group for the mentions and names.")
 
 
 _Factory = TypeVar("_Factory", bound=Callable[..., Any])

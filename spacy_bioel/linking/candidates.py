@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from spacy_bioel.batch import LabelledString, Ranked
+from spacy_bioel.batch import AS_NAME, LabelledString, Ranked
 from spacy_bioel.dictionary.lookup import DictionaryLookup
 from spacy_bioel.dictionary.unambiguous import UnambiguousNames, correct_spelling
 from spacy_bioel.entities import Vocabulary
@@ -347,8 +347,10 @@ class CandidateGenerator:
         Concepts in the same knowledge base share the score; a concept whose preferred name it is
         counts twice. Those in different knowledge bases do not compete, because all may be right.
 
-        RETURNS (Mapping): Candidates of the pairs of each name and an empty label.
+        RETURNS (Mapping): Candidates of the pairs of each name and `AS_NAME`.
         """
+        if not names:
+            return {}
         kb, different = self.kb, list(dict.fromkeys(names))
         rows = kb.lookup_names(different)
         indptr, concepts, is_preferred = kb.concepts_of_names(rows)
@@ -364,7 +366,9 @@ class CandidateGenerator:
         columns = owners.tolist(), kb.ids_of(concepts), scores.tolist()
         described = kb.names.take(rows[owners]), ["exact"] * len(concepts)
         candidates = candidates_of(len(different), kb.fingerprint, *columns, *described)
-        return dict(zip([(name, "") for name in different], best_first(candidates), strict=True))
+        return dict(
+            zip([(name, AS_NAME) for name in different], best_first(candidates), strict=True)
+        )
 
     def _rank(
         self, wanted: Sequence[LabelledString]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.batch import Batch
-from spacy_bioel.doc import mention_spans
+from spacy_bioel.doc import mention_spans, stored_names
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.mentions.find import find, steps_of_linker
@@ -21,43 +20,73 @@ from spacy_bioel.types import ScoredSpan, SpanKey
 def find_mentions(docs: Iterable[Doc], generator: CandidateGenerator) -> Batch:
     """Find the mentions to link in a batch of documents, according to the `mentions` setting.
 
-    The batch has `found` if the linker finds names itself, with or without a detector.
+    Names that `bioel_names` has found are links of its group, whatever the setting.
     """
     docs, settings = list(docs), generator.state.settings
-    if settings.mentions == BY_DICTIONARY:
-        return _find_names(docs, generator)
     key = settings.spans_key
-    spans = [mention_spans(doc, settings.mentions, spans_key=key) for doc in docs]
-    if settings.mentions != SPANS_AND_DICTIONARY:
-        return generator.rules.prepare(Batch.of(docs, spans, settings))
+    if settings.mentions in (BY_DICTIONARY, SPANS_AND_DICTIONARY):
+        if settings.mentions == BY_DICTIONARY:
+            mentions = list(map(FoundSpans, docs))
+        else:
+            mentions = [read_mentions(doc, settings.mentions, key) for doc in docs]
+        names = find_names(mentions, generator, settings)
+        return generator.rules.prepare(batch_of(names, settings))
+    found = [
+        read_mentions(doc, settings.mentions, key) if stored_names(doc, key) else None
+        for doc in docs
+    ]
+    spans = [
+        of_doc.to_spans() if of_doc else mention_spans(doc, settings.mentions, spans_key=key)
+        for doc, of_doc in zip(docs, found, strict=True)
+    ]
+    return generator.rules.prepare(Batch.of(docs, spans, settings, found=found))
+
+
+def find_names(
+    mentions: Sequence[FoundSpans], generator: CandidateGenerator, settings: LinkerSettings
+) -> Sequence[FoundSpans]:
+    """Find names beside the mentions of documents: with `mentions = "dictionary"` all, else only
+    unambiguous ones."""
+    if settings.mentions == BY_DICTIONARY:
+        found = _find_all_names([of_doc.doc for of_doc in mentions], generator, settings)
+        for of_doc, before in zip(found, mentions, strict=True):
+            for span in before.spans:
+                of_doc.add(span, instead_of=of_doc.overlapping(*span[:2]))
+        return found
     rules = generator.rules.for_labels(generator.labels)
     abbreviations = settings.abbreviations
     steps = steps_of_linker(generator.unambiguous_names, rules, abbreviations=abbreviations)
-    found = find([_read(*pair, key) for pair in zip(docs, spans, strict=True)], steps)
-    return generator.rules.prepare(_of_found(found, settings, spans))
+    found = find(mentions, steps)
+    for of_doc in found:
+        of_doc.has_unambiguous = True
+    return found
 
 
-def _of_found(
-    found: Sequence[FoundSpans], settings: LinkerSettings, before: Sequence[list[Span]] = ()
-) -> Batch:
-    """Return the mentions of documents.
+def read_mentions(doc: Doc, mentions: str, key: str) -> FoundSpans:
+    """Return the mentions of a document, with the words that the detector excludes, and with what
+    `bioel_names` has found out about names."""
+    spans, stored = mention_spans(doc, mentions, spans_key=key), stored_names(doc, key)
+    rows = {(start, end, label): row for start, end, label, *row in stored.get("rows", ())}
+    read, names, meant = list[ScoredSpan](), dict[SpanKey, str](), dict[SpanKey, float]()
+    for span, (first, end, label, p) in zip(spans, scored(doc, spans, key), strict=True):
+        place = span.start_char, span.end_char
+        if (*place, "") in rows:
+            label = ""  # a linker has set it
+        read.append((first, end, label, p))
+        name, probability = rows.get((*place, label), ("", None))
+        if name:
+            names[first, end, label] = name
+        if probability is not None:
+            meant[first, end, label] = probability
+    found = FoundSpans(doc, read, excluded=_attrs_of(doc, key).get("exclude", ()))
+    found.names, found.meant = names, meant
+    found.has_unambiguous = stored.get("unambiguous", False)
+    return found
 
-    before (Sequence[list[Span]]): They stay if they have not changed, with their attributes.
-    """
-    spans = [
-        list(before[i])
-        if before and not of_doc.n_changes
-        else [Span(of_doc.doc, *span[:3]) for span in of_doc.spans]
-        for i, of_doc in enumerate(found)
-    ]
+
+def batch_of(found: Sequence[FoundSpans], settings: LinkerSettings) -> Batch:
     docs = [of_doc.doc for of_doc in found]
-    return Batch.of(docs, spans, settings, found=found)
-
-
-def _read(doc: Doc, spans: Iterable[Span], key: str) -> FoundSpans:
-    """Return the mentions of a document, with the words that the detector excludes."""
-    excluded = _attrs_of(doc, key).get("exclude", ())
-    return FoundSpans(doc, scored(doc, spans, key), excluded=excluded)
+    return Batch.of(docs, [of_doc.to_spans() for of_doc in found], settings, found=found)
 
 
 def _attrs_of(doc: Doc, key: str) -> Mapping[str, Any]:
@@ -74,20 +103,22 @@ def scored(doc: Doc, spans: Iterable[Span], key: str) -> list[ScoredSpan]:
     ]
 
 
-def _find_names(docs: Sequence[Doc], generator: CandidateGenerator) -> Batch:
+def _find_all_names(
+    docs: Sequence[Doc], generator: CandidateGenerator, settings: LinkerSettings
+) -> Sequence[FoundSpans]:
     """Find exact and similar knowledge base names in texts; each mention's query is its name.
 
     Rules for particular labels add their spans, as certain, in place of names; then those that
-    complete the dictionary change both. Rules prepare the queries of what they have added.
+    complete the dictionary change both.
     """
-    rules, settings = generator.rules, generator.state.settings
+    rules = generator.rules
     found = generator.dictionary.find(
         docs,
         settings.dictionary,
         forms_of=partial(rules.forms_of, settings=settings),
         why_other=rules.why_other if rules.overriding("why_other") else None,
     )
-    names, labelled = [dict(of_doc.names) for of_doc in found], list(map(FoundSpans, docs))
+    labelled = list(map(FoundSpans, docs))
     rules.for_labels(generator.labels, labelled=True).propose(labelled)
     for of_doc, of_rules in zip(found, labelled, strict=True):
         near = [name for span in of_rules.spans for name in of_doc.overlapping(*span[:2])]
@@ -96,17 +127,9 @@ def _find_names(docs: Sequence[Doc], generator: CandidateGenerator) -> Batch:
             of_doc.add((*span[:3], 1.0))
         of_doc.log += of_rules.log
     rules.completing_dictionary().propose(found)
-    batch = _of_found(found, settings)
-    keys = [(span.start, span.end, span.label_) for span in batch.spans]
-    added = [
-        row
-        for row, (owner, key) in enumerate(zip(batch.owners, keys, strict=True))
-        if key not in names[owner] or names[owner][key] != found[owner].names.get(key)
-    ]
-    prepared = dict(zip(added, rules.prepare(batch.take(added)).queries, strict=True))
-    queries = [prepared.get(i, query) for i, query in enumerate(batch.queries)]
-    probabilities = [span[3] for of_doc in found for span in of_doc.spans]
-    return replace(batch, queries=queries, probabilities=probabilities)
+    for of_doc in found:
+        of_doc.meant = {span[:3]: span[3] for span in of_doc.spans}
+    return found
 
 
 def add_hidden_names(batch: Batch, generator: CandidateGenerator) -> tuple[list[int], Batch]:
@@ -114,19 +137,18 @@ def add_hidden_names(batch: Batch, generator: CandidateGenerator) -> tuple[list[
 
     RETURNS (tuple): Indices of the documents with such names, and a batch of their mentions.
     """
-    settings = generator.state.settings
-    if settings.mentions != SPANS_AND_DICTIONARY:
-        return [], batch
     nil: list[list[SpanKey]] = [[] for _ in batch.docs]
     for owner, span, link in zip(batch.owners, batch.spans, batch.links, strict=True):
         if not link.ids and generator.types_of(span.label_) != ():
             nil[owner].append((span.start, span.end, span.label_))
-    hiding = [i for i, of_doc in enumerate(nil) if of_doc]
-    found = [batch.found[i] for i in hiding]
-    before = [of_doc.n_changes for of_doc in found]
-    generator.unambiguous_names.propose(found, [nil[i] for i in hiding])
-    changed = [j for j, of_doc in enumerate(found) if of_doc.n_changes > before[j]]
-    if not changed:
-        return [], batch
-    batch = _of_found([found[j] for j in changed], settings)
-    return [hiding[j] for j in changed], generator.rules.prepare(batch)
+    hiding = [
+        (i, of_doc, nil[i])
+        for i, of_doc in enumerate(batch.found)
+        if of_doc and of_doc.has_unambiguous and nil[i]
+    ]
+    before = [of_doc.n_changes for _, of_doc, _ in hiding]
+    generator.unambiguous_names.propose([f for _, f, _ in hiding], [n for *_, n in hiding])
+    pairs = zip(hiding, before, strict=True)
+    changed = {i: of_doc for (i, of_doc, _), n in pairs if of_doc.n_changes > n}
+    named = batch_of(list(changed.values()), generator.state.settings)
+    return list(changed), generator.rules.prepare(named)

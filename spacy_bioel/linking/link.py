@@ -15,7 +15,7 @@ Each step rounds scores to four decimals.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import exp
 from operator import itemgetter
@@ -23,11 +23,10 @@ from operator import itemgetter
 import numpy as np
 from spacy.tokens import Span
 
-from spacy_bioel.batch import Batch, LabelledString, Query, Ranked
+from spacy_bioel.batch import AS_NAME, Batch, LabelledString, Query, Ranked
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.find import add_hidden_names
-from spacy_bioel.settings import BY_DICTIONARY
 from spacy_bioel.types import Candidate, Link, best_first, is_tied
 
 
@@ -80,18 +79,22 @@ def rank_by_string(batch: Batch, generator: CandidateGenerator) -> Batch:
     state = generator.state
     if len(parts := batch.parts()):
         batch = batch.followed_by(generator.rules.prepare(parts))
-    if batch.probabilities is not None and not (state.rescorer or state.alias_table.counts):
-        # The dictionary found names, so no search is needed; there is neither a contextual model
-        # nor an alias table that could prefer other concepts.
-        pairs = [(string, "") for string in batch.strings]
-        ranked = generator.rank_names(batch.strings)
-    else:
-        pairs = list(zip(batch.strings, batch.labels, strict=True))
-        wanted = set(pairs)
-        for query, label in zip(batch.queries, batch.labels, strict=True):
+    labels = batch.labels
+    if batch.probabilities and not (state.rescorer or state.alias_table.counts):
+        # Names of the dictionary need no search if there is neither a contextual model nor an alias
+        # table that could prefer other concepts.
+        pairs = zip(batch.labels, batch.probabilities, strict=True)
+        labels = [label if p is None else AS_NAME for label, p in pairs]
+    strings = list(zip(batch.strings, labels, strict=True))
+    wanted = {pair for pair in strings if pair[1] != AS_NAME}
+    for query, label in zip(batch.queries, labels, strict=True):
+        if label != AS_NAME:
             wanted.update((other, label) for other in query.others)
-        ranked = generator.rank(sorted(wanted)) if pairs else {}
-    agreed = agree_in_documents(batch, pairs, ranked, weight=state.settings.coherence)
+    ranked = {
+        **(generator.rank(sorted(wanted)) if wanted else {}),
+        **generator.rank_names([string for string, label in strings if label == AS_NAME]),
+    }
+    agreed = agree_in_documents(batch, strings, ranked, weight=state.settings.coherence)
     return replace(batch, candidates=agreed)
 
 
@@ -156,16 +159,21 @@ def decide(
         span, query, whole = batch.spans[number], batch.queries[number], candidates[number]
         part_candidates = {part: next(parts) for part in query.parts}
         tied = is_tied(whole)
-        if batch.probabilities is not None:
-            probability = batch.probabilities[number]
-            whole = tuple(replace(c, score=round(c.score * probability, 4)) for c in whole)
+        if batch.probabilities and (probability := batch.probabilities[number]) is not None:
+            whole = _scaled(whole, probability)
+            part_candidates = {p: _scaled(c, probability) for p, c in part_candidates.items()}
         link = decide_one(span, query, whole, part_candidates, nil_threshold=threshold)
         links.append(replace(link, ids=()) if tied and len(link.ids) == 1 else link)
-    if settings.mentions == BY_DICTIONARY:
-        links = with_labels(links, generator.kb)
-    batch = replace(batch.without_parts(), links=links)
+    batch = batch.without_parts()
+    if batch.probabilities:
+        links = with_labels(links, batch.probabilities, generator.kb)
+    batch = replace(batch, links=links)
     pairs = zip(links, rules.facts(batch), strict=True)
     return replace(batch, links=[replace(one, facts=f) if f else one for one, f in pairs])
+
+
+def _scaled(candidates: Iterable[Candidate], factor: float) -> tuple[Candidate, ...]:
+    return tuple(replace(c, score=round(c.score * factor, 4)) for c in candidates)
 
 
 def decide_one(
@@ -204,10 +212,16 @@ def decide_one(
     return Link(span.start_char, span.end_char, span.label_, ids, candidates)
 
 
-def with_labels(links: Sequence[Link], kb: KnowledgeBase) -> list[Link]:
-    """Fill in missing labels, which `doc.ents` requires, by the linked or best concept."""
+def with_labels(
+    links: Sequence[Link], probabilities: Sequence[float | None], kb: KnowledgeBase
+) -> list[Link]:
+    """Give names of the dictionary a label, which `doc.ents` requires: of the linked concept, or
+    the best."""
     concepts = [next(iter(link.ids or [c.id for c in link.candidates]), "") for link in links]
     rows, index = np.unique(kb.find_all(concepts), return_inverse=True)
     labels = [kb.title] * int((rows < 0).sum()) + kb.labels_of(rows[rows >= 0])
-    pairs = zip(links, index.tolist(), strict=True)
-    return [link if link.label else replace(link, label=labels[i]) for link, i in pairs]
+    rows_of_links = zip(links, probabilities, index.tolist(), strict=True)
+    return [
+        link if link.label or p is None else replace(link, label=labels[i])
+        for link, p, i in rows_of_links
+    ]

@@ -19,7 +19,13 @@ from thinc.api import Model, Optimizer
 from thinc.types import FloatsXd
 
 from spacy_bioel.batch import Batch
-from spacy_bioel.doc import set_ent_links, set_links, set_links_as_ents, takes_entities
+from spacy_bioel.doc import (
+    set_ent_links,
+    set_links,
+    set_links_as_ents,
+    stored_names,
+    takes_entities,
+)
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.explanation import register_extensions
@@ -361,12 +367,13 @@ class Linker(StoredPipe[LinkerSettings]):
         """Write links to the `spans_key` span group and, depending on `set_ents`, to doc.ents."""
         key, kb, nil = self.cfg["spans_key"], self.kb.fingerprint, self.cfg["nil_threshold"]
         mentions = self.cfg["mentions"]
-        adds = mentions == SPANS_AND_DICTIONARY
         for doc, links in zip(docs, scores, strict=True):
+            names = stored_names(doc, key)
+            adds = bool(names) or mentions == SPANS_AND_DICTIONARY
             from_ents = takes_entities(doc, mentions, spans_key=key)
             about = {"kb": kb, "nil_threshold": nil, "adds": adds, "from_ents": from_ents}
             set_links(doc, links, spans_key=key, **about)
-            if from_ents and self.cfg["set_ents"]:
+            if (from_ents or names.get("from_ents")) and self.cfg["set_ents"]:
                 set_ent_links(doc, spans_key=key)
             elif self.cfg["set_ents"] == "links":
                 set_links_as_ents(doc, spans_key=key)

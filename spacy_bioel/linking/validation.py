@@ -30,6 +30,7 @@ from spacy_bioel.settings import (
     BY_DICTIONARY,
     DETECTOR,
     LINKER,
+    NAMES,
     SPANS_AND_DICTIONARY,
     EvidenceSettings,
     LinkerSettings,
@@ -87,7 +88,7 @@ def _finders(nlp: Language, pipes: Mapping[str, Any]) -> dict[str, set[str]]:
         locations = {_DOC_ENTS, _DOC_SPANS} & set(meta.assigns)
         if not locations or meta.factory == LINKER:
             continue
-        if meta.factory == DETECTOR:
+        if meta.factory in (DETECTOR, NAMES):
             locations = {_group(pipe.cfg["spans_key"])}
             if pipe.cfg["set_ents"]:
                 locations.add(_DOC_ENTS)

@@ -205,10 +205,13 @@ class Notes(Shorthand):
     def prepare(self, batch: Batch) -> Sequence[Query]:
         """Look up the names that shorthand and measurements stand for, if others found them."""
         queries = list(super().prepare(batch) if self._shorthand else batch.queries)
-        if self.knowledge is None or not self._clinical or batch.n_parts or batch.found:
+        if self.knowledge is None or not self._clinical or batch.n_parts:
             return queries
-        find = partial(self._finder.find, measurements=self._measurements)
-        names = [{place[:2]: n for place, n, _ in reversed(find(doc))} for doc in batch.docs]
+        find, found = partial(self._finder.find, measurements=self._measurements), batch.found
+        names = [
+            {} if found and found[i] else {place[:2]: n for place, n, _ in reversed(find(doc))}
+            for i, doc in enumerate(batch.docs)
+        ]
         for index, (span, owner) in enumerate(zip(batch.spans, batch.owners, strict=True)):
             if (name := names[owner].get((span.start, span.end))) is not None:
                 queries[index] = Query.of(name)

@@ -1,0 +1,131 @@
+"""The `bioel_names` pipe, which finds names of a knowledge base and leaves linking to a linker."""
+
+# No `from __future__ import annotations`: spaCy reads the annotations as types.
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from spacy.language import Language
+from spacy.pipeline.pipe import Pipe
+from spacy.tokens import Doc
+from spacy.util import filter_spans, minibatch
+
+from spacy_bioel.doc import forget_names, set_names
+from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.found import FoundSpans
+from spacy_bioel.linking.find import batch_of, find_names, read_mentions
+from spacy_bioel.linking.link import link
+from spacy_bioel.linking.pipe import Linker
+from spacy_bioel.pipe import Pipeline, keep_config_current
+from spacy_bioel.settings import (
+    BY_DICTIONARY,
+    LINKER,
+    SPANS_AND_DICTIONARY,
+    CurrentSettings,
+    NameSettings,
+)
+from spacy_bioel.types import SpanKey
+
+
+class NameFinder(Pipe):
+    """Finds names beside the mentions of earlier pipes; its settings are `NameSettings`.
+
+    It has no files of its own: names, vocabularies and rules are those of a linker.
+
+    linker (Linker | None): A linker with the `kb` setting; None: the linker of the pipeline.
+    """
+
+    def __init__(
+        self,
+        nlp: Language | None,
+        name: str,
+        *,
+        settings: dict[str, Any],
+        linker: Linker | None = None,
+    ) -> None:
+        self.name = name
+        self.cfg = CurrentSettings(settings)
+        NameSettings.of(self.cfg)
+        self._linker = linker
+        self._pipeline = Pipeline(nlp)
+        if nlp is not None:
+            keep_config_current(nlp, self)
+
+    @property
+    def linker(self) -> Linker:
+        """The linker whose knowledge base is used.
+
+        RAISES BioelError: [B082] if there is none.
+        """
+        linker: Linker | None = self._linker or self._pipeline.find(LINKER)
+        if linker is not None:
+            return linker
+        raise BioelError(Errors.B082.format(name=self.name))
+
+    def __call__(self, doc: Doc) -> Doc:
+        self.annotate([doc])
+        return doc
+
+    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
+        error_handler = self.get_error_handler()
+        for docs in minibatch(stream, size=batch_size):  # type: ignore[no-untyped-call]
+            try:
+                self.annotate(docs)
+                yield from docs
+            except Exception as error:
+                error_handler(self.name, self, docs, error)
+
+    def find(self, docs: Iterable[Doc]) -> list[tuple[FoundSpans, set[SpanKey]]]:
+        """Find names beside the mentions of each document, which are returned too.
+
+        RAISES BioelError: [B082] without a linker; the same errors as `Linker.generator`.
+        """
+        linker, cfg = self.linker, NameSettings.of(self.cfg)
+        mode = BY_DICTIONARY if cfg.names == "all" else SPANS_AND_DICTIONARY
+        changed = {"mentions": mode, "dictionary": cfg.dictionary, "spans_key": cfg.spans_key}
+        settings = linker.check_settings().model_copy(update=changed)
+        mentions = []
+        for doc in docs:
+            forget_names(doc, cfg.spans_key)
+            mentions.append(read_mentions(doc, "auto", cfg.spans_key))
+        keys = [{span[:3] for span in of_doc.spans} for of_doc in mentions]
+        return list(zip(find_names(mentions, linker.generator, settings), keys, strict=True))
+
+    def annotate(self, docs: Sequence[Doc]) -> list[FoundSpans]:
+        """Write the span groups, and return what they were made of, for explanations."""
+        key, found = self.cfg["spans_key"], self.find(docs)
+        for of_doc, mentions in found:
+            set_names(of_doc, mentions, spans_key=key)
+        if self.cfg["set_ents"]:
+            settings = self.linker.check_settings()
+            batch = batch_of([of_doc for of_doc, _ in found], settings)
+            _, links = link(batch, self.linker.generator)
+            for doc, of_links in zip(docs, links, strict=True):
+                spans = [doc.char_span(x.start, x.end, label=x.label) for x in of_links if x.label]
+                doc.set_ents(filter_spans(filter(None, spans)))
+        return [of_doc for of_doc, _ in found]
+
+    def current_settings(self) -> dict[str, Any]:
+        """Return the current settings in the form used in configs."""
+        return NameSettings.of(self.cfg).model_dump(mode="json")
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        return b""
+
+    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "NameFinder":
+        return self
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        pass
+
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "NameFinder":
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # For worker processes, whose linker is the one that is pickled with the pipeline.
+        return _unpickle, (self.name, dict(self.cfg), self.linker)
+
+
+def _unpickle(name: str, settings: dict[str, Any], linker: Linker) -> NameFinder:
+    return NameFinder(None, name, settings=settings, linker=linker)
