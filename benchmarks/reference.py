@@ -34,6 +34,7 @@ from spacy_bioel.settings import (
     LINKER,
     LinkerSettings,
     MentionSettings,
+    NameSettings,
     Settings,
 )
 
@@ -104,7 +105,7 @@ API: dict[str, dict[str, tuple[str, ...] | None]] = {
     "spark": {"spacy_bioel.plugins.spark.spark.link_frame": None},
 }
 MODELS: dict[str, type[Settings]] = {
-    model.pipe: model for model in (MentionSettings, LinkerSettings, ContextSettings)
+    model.pipe: model for model in (MentionSettings, NameSettings, LinkerSettings, ContextSettings)
 }
 # Docstring items and sections: "name (type): ...", "RETURNS (type): ...".
 _ITEM = re.compile(

@@ -195,31 +195,24 @@ def mention_spans(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> lis
 
 def stored_names(doc: Doc, spans_key: str) -> Mapping[str, Any]:
     """Return what `bioel_names` has stored with a span group, or nothing."""
-    attrs: Mapping[str, Any] = doc.spans[spans_key].attrs if spans_key in doc.spans else {}
-    stored: Mapping[str, Any] = attrs.get(_NAMES, {})
-    return stored
+    group = doc.spans.get(spans_key)
+    return group.attrs.get(_NAMES, {}) if group is not None else {}
 
 
 def set_names(found: FoundSpans, mentions: Collection[SpanKey], *, spans_key: str) -> None:
     """Write mentions and the names beside them as a new span group, for a linker."""
-    doc, spans = found.doc, found.to_spans()
-    from_ents = takes_entities(doc, "auto", spans_key=spans_key)
-    attrs = dict(doc.spans[spans_key].attrs) if spans_key in doc.spans else {}
-    if "scores" in attrs:
-        scored = ((s[:3], round(s[3], 4)) for s in found.spans)
-        attrs["scores"] = [p if tokens in mentions else 1.0 for tokens, p in scored]
-    keys = list(zip(map(_span_key, spans), (span[:3] for span in found.spans), strict=True))
+    doc, spans, places = found.doc, found.to_spans(), [span[:3] for span in found.spans]
+    pairs = list(zip(keys := list(map(_span_key, spans)), places, strict=True))
     rows = [
         [*key, found.names.get(tokens, ""), found.meant.get(tokens)]
-        for key, tokens in keys
+        for key, tokens in pairs
         if tokens in found.names or tokens in found.meant
     ]
-    about = {"unambiguous": found.has_unambiguous, "from_ents": from_ents, "rows": rows}
-    attrs |= {
-        _NAMES: about,
-        _ADDED: [list(k) for k, tokens in keys if tokens not in mentions],
-    }
+    attrs = _attrs_with_scores(doc.spans[spans_key], keys) if spans_key in doc.spans else {}
     attrs.pop(_LINKS, None)
+    from_ents = takes_entities(doc, "auto", spans_key=spans_key)
+    about = {"unambiguous": found.has_unambiguous, "from_ents": from_ents, "rows": rows}
+    attrs |= {_NAMES: about, _ADDED: [list(key) for key, tokens in pairs if tokens not in mentions]}
     _forget_records(doc, spans_key)
     doc.spans[spans_key] = SpanGroup(doc, name=spans_key, attrs=attrs, spans=spans)
 
@@ -227,15 +220,22 @@ def set_names(found: FoundSpans, mentions: Collection[SpanKey], *, spans_key: st
 def forget_names(doc: Doc, spans_key: str) -> None:
     """Remove what `set_names` and a linker after it have added to a span group."""
     if stored := stored_names(doc, spans_key):
-        group = doc.spans.pop(spans_key)
+        group = doc.spans[spans_key]
+        added = set(map(tuple, group.attrs[_ADDED]))
+        spans = [_realigned(span) for span in group if _span_key(span) not in added]
+        attrs = _attrs_with_scores(group, list(map(_span_key, spans)))
+        del attrs[_NAMES], attrs[_ADDED], doc.spans[spans_key]
         if not stored["from_ents"]:
-            added = set(map(tuple, group.attrs[_ADDED]))
-            kept = [i for i, span in enumerate(group) if _span_key(span) not in added]
-            attrs = {k: v for k, v in group.attrs.items() if k not in (_NAMES, _ADDED)}
-            if "scores" in attrs:
-                attrs["scores"] = [attrs["scores"][i] for i in kept]
-            spans = [_realigned(group[i]) for i in kept]
             doc.spans[spans_key] = SpanGroup(doc, name=spans_key, attrs=attrs, spans=spans)
+
+
+def _attrs_with_scores(group: SpanGroup, keys: Sequence[tuple[int, int, str]]) -> dict[str, Any]:
+    """Return a group's attributes for other spans; those that it lacks get a score of 1."""
+    attrs = dict(group.attrs)
+    if len(scores := attrs.pop("scores", ())) == len(group):
+        score_of = dict(zip(map(_span_key, group), scores, strict=True))
+        attrs["scores"] = [score_of.get(key, 1.0) for key in keys]
+    return attrs
 
 
 def fits_tokens(span: Span) -> bool:
@@ -284,13 +284,8 @@ def set_links(
     keys, old_keys = list(map(_offsets_and_label, links)), list(map(_span_key, old_spans))
     old_ids = dict(zip(old_keys, (span.id_ for span in old_spans), strict=True))
     attrs: dict[str, Any] = {}
-    if old is not None and old_keys == keys:
-        attrs |= old.attrs
-    elif old is not None and adds:
-        attrs |= old.attrs
-        if len(scores := attrs.pop("scores", ())) == len(old):
-            score_of = dict(zip(old_keys, scores, strict=True))
-            attrs["scores"] = [score_of.get(key, 1.0) for key in keys]
+    if old is not None and (adds or old_keys == keys):
+        attrs = _attrs_with_scores(old, keys)
     if adds:
         known = set(old_keys).difference(map(tuple, (old.attrs if old else {}).get(_ADDED, ())))
         attrs[_ADDED] = [list(key) for key in keys if key not in known]

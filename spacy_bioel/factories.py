@@ -25,8 +25,7 @@ from spacy_bioel.settings import (
 
 if TYPE_CHECKING:
     from spacy_bioel.entities import EntityRules
-    from spacy_bioel.entities.rule_set import RuleSet
-    from spacy_bioel.linking.names import NameFinder
+    from spacy_bioel.linking.names import NameLookup
     from spacy_bioel.linking.pipe import Linker
     from spacy_bioel.mentions.pipe import MentionDetector
 
@@ -85,12 +84,6 @@ def create_notes_without_plugin(
     return Shorthand()
 
 
-def _rule_set(entities: dict[str, Any]) -> "RuleSet":
-    from spacy_bioel.entities.rule_set import RuleSet
-
-    return RuleSet({name: rules for name, rules in entities.items() if rules is not None})
-
-
 @Language.factory(
     DETECTOR,
     assigns=["doc.spans"],
@@ -114,8 +107,8 @@ def make_mention_detector(
     """Make a `bioel_mentions` pipe, which finds mentions with a trained model."""
     from spacy_bioel.mentions.pipe import MentionDetector
 
-    rules = _rule_set(entities)
-    pipe = MentionDetector(nlp.vocab, model, name, settings=settings, entities=rules, scorer=scorer)
+    about: Any = {"settings": settings, "entities": entities, "scorer": scorer}
+    pipe = MentionDetector(nlp.vocab, model, name, **about)
     pipe.join(nlp)
     return pipe
 
@@ -158,7 +151,7 @@ def make_linker(
         name,
         ngram_search=ngram_search,
         settings=settings,
-        entities=_rule_set(entities),
+        entities=entities,
         scorer=scorer,
     )
     linker.join(nlp)
@@ -168,16 +161,16 @@ def make_linker(
 
 @Language.factory(NAMES, assigns=["doc.spans", "doc.ents"], default_config=NameSettings.defaults())
 @takes(NameSettings)
-def make_name_finder(nlp: Language, name: str, **settings: Any) -> "NameFinder":
+def make_names(nlp: Language, name: str, **settings: Any) -> "NameLookup":
     """Make a `bioel_names` pipe, which finds names of a knowledge base."""
-    from spacy_bioel.linking.names import NameFinder
+    from spacy_bioel.linking.names import NameLookup
 
     linker: Any = None
     if settings["kb"]:
         # Without vectors, since names are not searched by similarity.
         config = {"kb": settings["kb"], "mentions": "dictionary", "evidence": {"dense": False}}
         linker = nlp.create_pipe(LINKER, name=LINKER, config=config)
-    return NameFinder(nlp, name, settings=settings, linker=linker)
+    return NameLookup(nlp, name, settings=settings, linker=linker)
 
 
 # Combining accents stay with their letter. The group is needed because spaCy joins and anchors

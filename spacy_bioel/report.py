@@ -29,7 +29,7 @@ from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.evidence import FEATURES
 from spacy_bioel.linking.find import scored
 from spacy_bioel.linking.link import decide, rank_candidates
-from spacy_bioel.linking.names import NameFinder
+from spacy_bioel.linking.names import NameLookup
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import find_detector, find_linker
 from spacy_bioel.mentions.pipe import MentionDetector
@@ -207,7 +207,7 @@ def _run_nlp(
             for of_doc in filter(None, batch.found):
                 reasons.read(of_doc)
             linker.set_annotations([doc], links)
-        elif isinstance(pipe, NameFinder):
+        elif isinstance(pipe, NameLookup):
             reasons.read(*pipe.annotate([doc]))
         else:
             doc = pipe(doc)

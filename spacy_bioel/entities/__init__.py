@@ -83,7 +83,6 @@ class EntityRules:
     completes_dictionary: bool = False
     outside_ids: bool = False
     knowledge: LinkerKnowledge | None = None
-    config_name: str = ""  # set by `RuleSet`, for error messages
 
     def with_knowledge(self, knowledge: LinkerKnowledge) -> Self:
         """Return a copy of these rules bound to a linker's current knowledge bases."""

@@ -51,15 +51,18 @@ def reserved_facts() -> frozenset[str]:
     return _RESERVED_FACTS.union(names)
 
 
-def _run(rules: EntityRules, name: str, *args: Any, n: int | None = None) -> Any:
-    """Call one of the rules' functions by name.
+NamedRules = tuple[str, EntityRules]  # with the name that they have in the config
+
+
+def _run(named: NamedRules, function: str, *args: Any, n: int | None = None) -> Any:
+    """Call one of the rules' functions.
 
     n (int | None): Number of results that the function must return.
     RAISES BioelError: [B497] instead of errors without a code, [B503] if the number of results is
         wrong.
     """
     try:
-        results = getattr(rules, name)(*args)
+        results = getattr(named[1], function)(*args)
         found = len(results) if isinstance(results, Sized) else type(results).__name__
         if n is None or found == n:
             return results
@@ -67,48 +70,49 @@ def _run(rules: EntityRules, name: str, *args: Any, n: int | None = None) -> Any
         raise
     except InvalidSpan as error:
         span, n_tokens = error.args
-        raise _error(rules, Errors.B498, span=span, n=n_tokens) from error
+        raise _error(named, Errors.B498, span=span, n=n_tokens) from error
     except Exception as error:
         *_, last = extract_tb(error.__traceback__)
         problem = f"{type(error).__name__}: {shortened(str(error))}"
         reason = f"{problem} ({Path(last.filename).name}:{last.lineno})"
-        raise _error(rules, Errors.B497, name=name, found=reason) from error
-    raise _error(rules, Errors.B503, name=name, found=found, n=n)
+        raise _error(named, Errors.B497, name=function, found=reason) from error
+    raise _error(named, Errors.B503, name=function, found=found, n=n)
 
 
-def _error(rules: EntityRules, message: str, **fields: Any) -> BioelError:
-    names = " ".join(filter(None, [rules.config_name, f"({type(rules).__name__})"]))
-    return BioelError(message.format(rules=names, **fields))
+def _error(named: NamedRules, message: str, **fields: Any) -> BioelError:
+    name, rules = named
+    return BioelError(message.format(rules=f"{name} ({type(rules).__name__})", **fields))
 
 
 class RuleSet:
-    """A pipe's rules by name. Rules that override a function are called in config order.
+    """A pipe's rules by name, without those that the config switches off (None).
+
+    Rules that override a function are called in config order.
 
     RAISES BioelError: [B499] if two rule sets return a fact with the same name, [B506] if that name
         is already a field of links or a Span extension, [B508] if rules have a function that is no
         longer called.
     """
 
-    def __init__(self, rules: Mapping[str, EntityRules]) -> None:
-        self.rules = dict(rules)
+    def __init__(self, rules: Mapping[str, EntityRules | None]) -> None:
+        self.rules = {name: one for name, one in rules.items() if one is not None}
         rules_of_fact: dict[str, str] = {}
         for name, entity_rules in self.rules.items():
-            entity_rules.config_name = name
             for old, new in _FORMER_FUNCTIONS.items():
                 if hasattr(entity_rules, old):
-                    raise _error(entity_rules, Errors.B508, old=old, new=new)
+                    raise _error((name, entity_rules), Errors.B508, old=old, new=new)
             for fact in entity_rules.fact_names:
                 if fact in reserved_facts():
-                    raise _error(entity_rules, Errors.B506, fact=fact)
+                    raise _error((name, entity_rules), Errors.B506, fact=fact)
                 if fact in rules_of_fact:
                     first = rules_of_fact[fact]
                     raise BioelError(Errors.B499.format(fact=fact, first=first, second=name))
                 rules_of_fact[fact] = name
         self.fact_names = tuple(rules_of_fact)
         self.labels = {label for one in self.rules.values() for label in one.labels}
-        self._overriding: dict[str, list[tuple[str, EntityRules]]] = {}
+        self._overriding: dict[str, list[NamedRules]] = {}
 
-    def overriding(self, function: str) -> list[tuple[str, EntityRules]]:
+    def overriding(self, function: str) -> list[NamedRules]:
         """Return the (name, rules) pairs of the rule sets that override a function."""
         if function not in self._overriding:
             pairs, default = self.rules.items(), getattr(EntityRules, function)
@@ -144,12 +148,12 @@ class RuleSet:
         RAISES BioelError: [B497] if rules return anything, [B498] if they add an invalid span, or
             one outside its document.
         """
-        for name, rules in self.overriding("propose"):
+        for named in self.overriding("propose"):
             for of_doc in found:
-                of_doc.why = f"by the rules {name}"
-            if _run(rules, "propose", [of_doc.doc for of_doc in found], found) is not None:
+                of_doc.why = f"by the rules {named[0]}"
+            if _run(named, "propose", [of_doc.doc for of_doc in found], found) is not None:
                 reason = "it returned something, but has to change `spans[i]`, and return None"
-                raise _error(rules, Errors.B497, name="propose", found=reason)
+                raise _error(named, Errors.B497, name="propose", found=reason)
         for of_doc in found:
             of_doc.why = ""
 
@@ -160,8 +164,8 @@ class RuleSet:
         """
         text = text_of(doc)
         forms = {text[start:end]: plain for start, end, plain in subscripts(text, text)}
-        for _, rules in self.overriding("short_forms"):
-            forms |= _run(rules, "short_forms", doc)
+        for named in self.overriding("short_forms"):
+            forms |= _run(named, "short_forms", doc)
         return forms | (long_forms(doc) if settings.abbreviations else LongForms())
 
     def why_other(
@@ -169,18 +173,18 @@ class RuleSet:
     ) -> Sequence[str]:
         """Return the first reason why each character span cannot be a name, or "" if it can."""
         first_reasons = [""] * len(starts)
-        for _, rules in self.overriding("why_other"):
-            reasons = _run(rules, "why_other", doc, starts, ends, n=len(starts))
+        for named in self.overriding("why_other"):
+            reasons = _run(named, "why_other", doc, starts, ends, n=len(starts))
             first_reasons = [a or b for a, b in zip(first_reasons, reasons, strict=True)]
         return first_reasons
 
     def prepare(self, batch: Batch) -> Batch:
         """Return the batch with the queries set by all rules."""
-        for _, rules in self.overriding("prepare"):
-            queries = _run(rules, "prepare", batch, n=len(batch))
+        for named in self.overriding("prepare"):
+            queries = _run(named, "prepare", batch, n=len(batch))
             if others := [query for query in queries if not isinstance(query, Query)]:
                 reason = f"{others[0]!r:.80} is not a Query"
-                raise _error(rules, Errors.B497, name="prepare", found=reason)
+                raise _error(named, Errors.B497, name="prepare", found=reason)
             batch = replace(batch, queries=queries)
         return batch
 
@@ -190,10 +194,10 @@ class RuleSet:
         RAISES BioelError: [B497] if a rule does not return candidates with scores from 0 to 1,
             [B500] if an added candidate is not in the knowledge base.
         """
-        for _, rules in self.overriding("rescore"):
-            rescored = _run(rules, "rescore", batch, n=len(batch))
+        for named in self.overriding("rescore"):
+            rescored = _run(named, "rescore", batch, n=len(batch))
             rows = zip(batch.labels, batch.candidates, rescored, strict=True)
-            checked = [row[1] if row[1] is row[2] else _checked(rules, *row) for row in rows]
+            checked = [row[1] if row[1] is row[2] else _checked(named, *row) for row in rows]
             batch = replace(batch, candidates=checked)
         return batch
 
@@ -204,21 +208,21 @@ class RuleSet:
             value.
         """
         facts: list[dict[str, Any]] = [{} for _ in batch.links]
-        for _, rules in self.overriding("facts"):
-            returned = _run(rules, "facts", batch, n=len(batch.links))
+        for named in self.overriding("facts"):
+            returned = _run(named, "facts", batch, n=len(batch.links))
             for facts_of_link, more in zip(facts, returned, strict=True):
                 if not (isinstance(more, Mapping) and _is_json(more)):
-                    raise _error(rules, Errors.B507, found=f"{more!r:.80}")
-                if unknown := more.keys() - set(rules.fact_names):
-                    raise _error(rules, Errors.B504, fact=min(unknown))
+                    raise _error(named, Errors.B507, found=f"{more!r:.80}")
+                if unknown := more.keys() - set(named[1].fact_names):
+                    raise _error(named, Errors.B504, fact=min(unknown))
                 facts_of_link.update(json.loads(json.dumps(more)) if more else {})  # tuples: lists
         return facts
 
     def explain(self, batch: Batch) -> list[str]:
         """Return, for each link, the sentences that explain the effect of the rules."""
         texts = [""] * len(batch.links)
-        for _, rules in self.overriding("explain"):
-            sentences = _run(rules, "explain", batch, n=len(batch.links))
+        for named in self.overriding("explain"):
+            sentences = _run(named, "explain", batch, n=len(batch.links))
             texts = [" ".join(filter(None, pair)) for pair in zip(texts, sentences, strict=True)]
         return texts
 
@@ -245,7 +249,7 @@ def _is_candidate(value: object) -> bool:
 
 
 def _checked(
-    rules: EntityRules, label: str, before: Sequence[Candidate], after: Any
+    named: NamedRules, label: str, before: Sequence[Candidate], after: Any
 ) -> tuple[Candidate, ...]:
     """Return what `rescore` returned for a mention, best first.
 
@@ -254,11 +258,12 @@ def _checked(
     """
     if not (isinstance(after, Sequence) and all(map(_is_candidate, after))):
         reason = f"{after!r:.200} is not a list of Candidates with ids and scores from 0 to 1"
-        raise _error(rules, Errors.B497, name="rescore", found=reason)
+        raise _error(named, Errors.B497, name="rescore", found=reason)
+    _, rules = named
     new_ids = sorted({c.id for c in after if c.score < 1}.difference(c.id for c in before))
     if new_ids and rules.knowledge is not None and not rules.outside_ids:
         rows = rules.knowledge.kb_of(label).find_all(new_ids)
         if (rows < 0).any():
-            raise _error(rules, Errors.B500, id=new_ids[int(np.argmin(rows))], label=label)
+            raise _error(named, Errors.B500, id=new_ids[int(np.argmin(rows))], label=label)
     floats = (c if type(c.score) is float else replace(c, score=float(c.score)) for c in after)
     return tuple(sorted(floats, key=lambda c: -c.score))

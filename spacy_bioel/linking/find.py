@@ -28,11 +28,11 @@ def find_mentions(docs: Iterable[Doc], generator: CandidateGenerator) -> Batch:
         if settings.mentions == BY_DICTIONARY:
             mentions = list(map(FoundSpans, docs))
         else:
-            mentions = [read_mentions(doc, settings.mentions, key) for doc in docs]
+            mentions = [mentions_of(doc, settings.mentions, key) for doc in docs]
         names = find_names(mentions, generator, settings)
         return generator.rules.prepare(batch_of(names, settings))
     found = [
-        read_mentions(doc, settings.mentions, key) if stored_names(doc, key) else None
+        mentions_of(doc, settings.mentions, key) if stored_names(doc, key) else None
         for doc in docs
     ]
     spans = [
@@ -62,7 +62,7 @@ def find_names(
     return found
 
 
-def read_mentions(doc: Doc, mentions: str, key: str) -> FoundSpans:
+def mentions_of(doc: Doc, mentions: str, key: str) -> FoundSpans:
     """Return the mentions of a document, with the words that the detector excludes, and with what
     `bioel_names` has found out about names."""
     spans, stored = mention_spans(doc, mentions, spans_key=key), stored_names(doc, key)

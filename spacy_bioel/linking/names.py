@@ -14,7 +14,7 @@ from spacy.util import filter_spans, minibatch
 from spacy_bioel.doc import forget_names, set_names
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.found import FoundSpans
-from spacy_bioel.linking.find import batch_of, find_names, read_mentions
+from spacy_bioel.linking.find import batch_of, find_names, mentions_of
 from spacy_bioel.linking.link import link
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.pipe import Pipeline, keep_config_current
@@ -28,7 +28,7 @@ from spacy_bioel.settings import (
 from spacy_bioel.types import SpanKey
 
 
-class NameFinder(Pipe):
+class NameLookup(Pipe):
     """Finds names beside the mentions of earlier pipes; its settings are `NameSettings`.
 
     It has no files of its own: names, vocabularies and rules are those of a linker.
@@ -88,7 +88,7 @@ class NameFinder(Pipe):
         mentions = []
         for doc in docs:
             forget_names(doc, cfg.spans_key)
-            mentions.append(read_mentions(doc, "auto", cfg.spans_key))
+            mentions.append(mentions_of(doc, "auto", cfg.spans_key))
         keys = [{span[:3] for span in of_doc.spans} for of_doc in mentions]
         return list(zip(find_names(mentions, linker.generator, settings), keys, strict=True))
 
@@ -113,13 +113,13 @@ class NameFinder(Pipe):
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
         return b""
 
-    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "NameFinder":
+    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "NameLookup":
         return self
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         pass
 
-    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "NameFinder":
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "NameLookup":
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -127,5 +127,5 @@ class NameFinder(Pipe):
         return _unpickle, (self.name, dict(self.cfg), self.linker)
 
 
-def _unpickle(name: str, settings: dict[str, Any], linker: Linker) -> NameFinder:
-    return NameFinder(None, name, settings=settings, linker=linker)
+def _unpickle(name: str, settings: dict[str, Any], linker: Linker) -> NameLookup:
+    return NameLookup(None, name, settings=settings, linker=linker)

@@ -26,6 +26,7 @@ from spacy_bioel.doc import (
     stored_names,
     takes_entities,
 )
+from spacy_bioel.entities import EntityRules
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.explanation import register_extensions
@@ -73,10 +74,10 @@ class Linker(StoredPipe[LinkerSettings]):
         *,
         ngram_search: MakeSearch,
         settings: dict[str, Any],
-        entities: RuleSet | None = None,
+        entities: Mapping[str, EntityRules | None] | None = None,
         scorer: Callable[..., dict[str, Any]] | None = None,
     ) -> None:
-        self.entities = entities or RuleSet({})
+        self.entities = RuleSet(entities or {})
         register_extensions(self.entities.fact_names)
         remember_opener(self)
         self.vocab = vocab
@@ -499,7 +500,7 @@ class Linker(StoredPipe[LinkerSettings]):
     def __reduce__(self) -> tuple[Any, ...]:
         # For spawned worker processes. The knowledge base is pickled as its path, so that the
         # workers share its memory-mapped pages.
-        parts: dict[str, Any] = {"entities": self.entities, "scorer": self.scorer}
+        parts: dict[str, Any] = {"entities": self.entities.rules, "scorer": self.scorer}
         parts |= {"ngram_search": self._ngram_search, "settings": self.cfg}
         make = partial(type(self), self.vocab, self.model, self.name, **parts)
         return _unpickle_linker, (make, self.to_bytes(exclude=["kb"]), self.kb)

@@ -19,6 +19,7 @@ from spacy.vocab import Vocab
 from thinc.api import Model
 
 from spacy_bioel.doc import annotated_labels, gold_spans, long_forms, normalized_tokens, text_of
+from spacy_bioel.entities import EntityRules
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.found import FoundSpans
@@ -55,7 +56,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
         name: str,
         *,
         settings: Mapping[str, Any],
-        entities: RuleSet | None = None,
+        entities: Mapping[str, EntityRules | None] | None = None,
         scorer: Callable | None = None,
     ) -> None:
         self.vocab = vocab
@@ -63,7 +64,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
         self.name = name
         self.scorer = scorer
         self.gazetteer = Gazetteer.empty()
-        self.entities = entities or RuleSet({})
+        self.entities = RuleSet(entities or {})
         # For training: spans of labels that nobody has annotated, by the text of the document.
         self.taught: Mapping[str, Sequence[ScoredSpan]] = {}
         self.cfg = CurrentSettings({"labels": [], **settings})
@@ -294,7 +295,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
 
     def __reduce__(self) -> tuple:
         # Needed by worker processes that are started with "spawn".
-        about = {"settings": self.cfg, "entities": self.entities, "scorer": self.scorer}
+        about = {"settings": self.cfg, "entities": self.entities.rules, "scorer": self.scorer}
         make = partial(type(self), self.vocab, self.model, self.name, **about)
         return _unpickle_detector, (make, self.to_bytes())
 

@@ -10,9 +10,16 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Container
 
-from spacy_bioel.plugins.clinical.cue_words import Cue
 from spacy_bioel.plugins.clinical.persons import Persons
-from spacy_bioel.plugins.clinical.words import AUXILIARY, CONTRAST, LIGHT, PARTICIPLE, STOPS, Found
+from spacy_bioel.plugins.clinical.words import (
+    AUXILIARY,
+    CONTRAST,
+    LIGHT,
+    PARTICIPLE,
+    STOPS,
+    Cue,
+    Found,
+)
 
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _ACTIVE = frozenset(("kin", "number", "not", "fail", "may", "can", "mark"))

@@ -12,8 +12,8 @@ from typing import Any
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.plugins.clinical.clauses import CUE_KINDS
-from spacy_bioel.plugins.clinical.cue_words import Cue, CueWords
 from spacy_bioel.plugins.clinical.errors import ClinicalErrors
+from spacy_bioel.plugins.clinical.words import Cue, CueWords
 
 # Statuses that cues assign to mentions: Context flags, and persons other than the patient.
 FLAGS = ("negated", "uncertain", "historical", "hypothetical")

@@ -5,9 +5,8 @@ A person who says, notices or brings something only reports it: "mother says", "
 
 from __future__ import annotations
 
-from spacy_bioel.plugins.clinical.cue_words import Cue
 from spacy_bioel.plugins.clinical.reach import Scopes
-from spacy_bioel.plugins.clinical.words import AUXILIARY, CONTRAST, MAX_REACH, STOPS
+from spacy_bioel.plugins.clinical.words import AUXILIARY, CONTRAST, MAX_REACH, STOPS, Cue
 
 _HAVING = (
     "had",

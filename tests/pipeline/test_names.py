@@ -1,0 +1,123 @@
+"""`bioel_names` finds names by itself, for a linker without detector, and beside other mentions."""
+
+from typing import Any
+
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc
+from tiny import blank, needs
+
+import spacy_bioel
+from spacy_bioel.doc import get_links
+from spacy_bioel.errors import BioelError
+from spacy_bioel.kb.build import build_kb
+from spacy_bioel.types import Concept
+
+CONCEPTS = (
+    Concept("X:1", ("Seizure", "Convulsion"), ("Sign",)),
+    Concept("X:2", ("Common cold", "cold"), ("Disease",)),
+    Concept("X:3", ("Chill", "cold"), ("Sign",)),
+    Concept("X:4", ("Femoral bowing",), ("Sign",)),
+)
+TEXT = "Convulsions, a common cold and femoral bowings (FB), then a seizur. FB again."
+FOUND = ["Convulsions", "common cold", "femoral bowings", "FB", "seizur", "FB"]
+OTHER = "TP53, a seizure and bowings."
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("names") / "kb"
+    build_kb(CONCEPTS, folder)
+    return str(folder)
+
+
+def with_names(kb: str, **settings: Any) -> Language:
+    """A pipeline that links names, and entities of a ruler."""
+    nlp = blank()
+    patterns = [{"label": "GENE", "pattern": "TP53"}, {"label": "Bone", "pattern": "bowings"}]
+    nlp.add_pipe("entity_ruler").add_patterns(patterns)
+    nlp.add_pipe("bioel_names", config=settings)
+    nlp.add_pipe("bioel_linker", config={"kb": kb, "evidence": {"dense": False}})
+    return nlp
+
+
+def spans(doc: Doc) -> list[tuple[str, str, str]]:
+    return [(span.text, span.label_, span.kb_id_) for span in doc.spans["bioel"]]
+
+
+def test_alone(kb):
+    nlp = blank()
+    names = nlp.add_pipe("bioel_names", config={"kb": kb})
+    doc = nlp(TEXT)
+    assert spans(doc) == [(text, "", "") for text in FOUND]
+    assert not doc.ents
+    names.cfg["set_ents"] = True
+    names.cfg["dictionary"]["typos"] = False
+    doc = nlp(TEXT)
+    labels = ["Sign", "Disease", "Sign", "Sign", "Sign"]
+    texts = [text for text in FOUND if text != "seizur"]
+    assert [(e.text, e.label_) for e in doc.ents] == list(zip(texts, labels, strict=True))
+    with pytest.raises(BioelError, match=r"\[B082\] The 'bioel_names' pipe has no knowledge base"):
+        blank().add_pipe("bioel_names")(nlp.make_doc(TEXT))
+
+
+def test_before_a_linker_as_its_dictionary(kb, tmp_path):
+    inside = blank()
+    inside.add_pipe("bioel_linker", config={"kb": kb, "mentions": "dictionary"})
+    links = get_links(inside(TEXT))
+    assert [link.ids for link in links] == [
+        ("X:1",),
+        ("X:2",),
+        ("X:4",),
+        ("X:4",),
+        ("X:1",),
+        ("X:4",),
+    ]
+    nlp = blank()
+    nlp.add_pipe("bioel_names")
+    nlp.add_pipe("bioel_linker", config={"kb": kb})
+    assert get_links(nlp(TEXT)) == links
+    nlp.to_disk(tmp_path)
+    assert {path.name for path in tmp_path.glob("bioel_*")} == {"bioel_linker"}
+    assert get_links(spacy.load(tmp_path)(TEXT)) == links
+    report = spacy_bioel.explain(nlp, "A common cold.")
+    assert [(c.text, c.name, c.is_mention) for c in report.considered][0] == (
+        "common cold", "Common cold", True
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("names", ["all", "unambiguous"])
+def test_beside_entities(kb, names):
+    nlp = with_names(kb, names=names)
+    doc = nlp(OTHER)
+    found = [("seizure", "Sign", "X:1")] if names == "all" else []
+    expected = sorted([("TP53", "GENE", "NIL"), ("bowings", "Bone", "NIL"), *found])
+    assert sorted(spans(doc)) == expected
+    assert [(e.text, e.kb_id_) for e in doc.ents] == [("TP53", "NIL"), ("bowings", "NIL")]
+    links = get_links(doc)
+    linker = nlp.get_pipe("bioel_linker")
+    for again in (linker(doc), linker(doc.copy()), nlp(doc)):
+        assert get_links(again) == links
+    alone = [get_links(nlp(text)) for text in (TEXT, OTHER)]
+    assert [get_links(doc) for doc in nlp.pipe([TEXT, OTHER])] == alone
+
+
+def test_with_worker_processes(kb):
+    nlp, texts = with_names(kb), [TEXT, OTHER, TEXT]
+    linked = [get_links(doc) for doc in nlp.pipe(texts, n_process=2, batch_size=1)]
+    assert linked == [get_links(doc) for doc in nlp.pipe(texts)]
+
+
+@pytest.mark.parametrize("preset", ["", pytest.param("clinical", marks=needs("clinical"))])
+def test_in_the_starter(preset):
+    texts = [
+        "SOB and HTN in patients with NSCLC. Radiocontrast nephropathy after cisplatin.",
+        "KRAS G12C and TP53 in mice; metformin for T2DM, and acute kidney injury (AKI). AKI again.",
+    ]
+    inside, nlp = (spacy_bioel.load(preset=preset or None) for _ in range(2))
+    nlp.add_pipe("bioel_names", before="bioel_linker", config={"names": "unambiguous"})
+    nlp.get_pipe("bioel_linker").cfg["mentions"] = "spans"
+    for doc, other in zip(inside.pipe(texts), nlp.pipe(texts), strict=True):
+        assert get_links(other) == get_links(doc)
+        assert other.spans["bioel"].attrs["scores"] == doc.spans["bioel"].attrs["scores"]
