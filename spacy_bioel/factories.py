@@ -170,7 +170,9 @@ def make_names(nlp: Language, name: str, **settings: Any) -> "NameLookup":
         # Without vectors, since names are not searched by similarity.
         config = {"kb": settings["kb"], "mentions": "dictionary", "evidence": {"dense": False}}
         linker = nlp.create_pipe(LINKER, name=LINKER, config=config)
-    return NameLookup(nlp, name, settings=settings, linker=linker)
+    names = NameLookup(name, settings=settings, linker=linker)
+    names.join(nlp)
+    return names
 
 
 # Combining accents stay with their letter. The group is needed because spaCy joins and anchors

@@ -186,19 +186,11 @@ class Pipeline:
             warnings.warn(Warnings.W323.format(linker=linker), stacklevel=3)
 
 
-class StoredPipe(TrainablePipe, Generic[S]):
-    """A TrainablePipe that is saved as named parts: its state in JSON, and the result of `parts`.
+class JoiningPipe:
+    """A pipe that knows its pipeline, also after it has been taken over from another one."""
 
-    Settings are saved only in the config of the pipeline; if they could not be loaded again, the
-    pipe is not saved. If loading fails after some parts were replaced, the pipe refuses to be used
-    until a load succeeds.
-    """
-
-    cfg: dict[str, Any]
     pipeline: Pipeline
     created_with: dict[str, Any]  # its settings when it was created
-    _settings: tuple[str, S] | None = None  # the repr of `cfg`, and the settings read from it
-    _is_whole = True  # False while parts are replaced
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -218,6 +210,19 @@ class StoredPipe(TrainablePipe, Generic[S]):
         """Become a pipe of a pipeline, whose config then shows the current settings."""
         self.pipeline = Pipeline(nlp)
         keep_config_current(nlp, self)
+
+
+class StoredPipe(JoiningPipe, TrainablePipe, Generic[S]):
+    """A TrainablePipe that is saved as named parts: its state in JSON, and the result of `parts`.
+
+    Settings are saved only in the config of the pipeline; if they could not be loaded again, the
+    pipe is not saved. If loading fails after some parts were replaced, the pipe refuses to be used
+    until a load succeeds.
+    """
+
+    cfg: dict[str, Any]
+    _settings: tuple[str, S] | None = None  # the repr of `cfg`, and the settings read from it
+    _is_whole = True  # False while parts are replaced
 
     def parts(self) -> SavedParts:
         """Return the parts to save in addition to the state."""

@@ -32,8 +32,7 @@ def find_mentions(docs: Iterable[Doc], generator: CandidateGenerator) -> Batch:
         names = find_names(mentions, generator, settings)
         return generator.rules.prepare(batch_of(names, settings))
     found = [
-        mentions_of(doc, settings.mentions, key) if stored_names(doc, key) else None
-        for doc in docs
+        mentions_of(doc, settings.mentions, key) if stored_names(doc, key) else None for doc in docs
     ]
     spans = [
         of_doc.to_spans() if of_doc else mention_spans(doc, settings.mentions, spans_key=key)

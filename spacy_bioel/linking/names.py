@@ -3,10 +3,9 @@
 # No `from __future__ import annotations`: spaCy reads the annotations as types.
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from spacy.language import Language
 from spacy.pipeline.pipe import Pipe
 from spacy.tokens import Doc
 from spacy.util import filter_spans, minibatch
@@ -17,7 +16,7 @@ from spacy_bioel.found import FoundSpans
 from spacy_bioel.linking.find import batch_of, find_names, mentions_of
 from spacy_bioel.linking.link import link
 from spacy_bioel.linking.pipe import Linker
-from spacy_bioel.pipe import Pipeline, keep_config_current
+from spacy_bioel.pipe import JoiningPipe, Pipeline
 from spacy_bioel.settings import (
     BY_DICTIONARY,
     LINKER,
@@ -28,7 +27,7 @@ from spacy_bioel.settings import (
 from spacy_bioel.types import SpanKey
 
 
-class NameLookup(Pipe):
+class NameLookup(JoiningPipe, Pipe):
     """Finds names beside the mentions of earlier pipes; its settings are `NameSettings`.
 
     It has no files of its own: names, vocabularies and rules are those of a linker.
@@ -37,20 +36,12 @@ class NameLookup(Pipe):
     """
 
     def __init__(
-        self,
-        nlp: Language | None,
-        name: str,
-        *,
-        settings: dict[str, Any],
-        linker: Linker | None = None,
+        self, name: str, *, settings: dict[str, Any], linker: Linker | None = None
     ) -> None:
         self.name = name
         self.cfg = CurrentSettings(settings)
-        NameSettings.of(self.cfg)
+        self.pipeline = Pipeline()
         self._linker = linker
-        self._pipeline = Pipeline(nlp)
-        if nlp is not None:
-            keep_config_current(nlp, self)
 
     @property
     def linker(self) -> Linker:
@@ -58,7 +49,7 @@ class NameLookup(Pipe):
 
         RAISES BioelError: [B082] if there is none.
         """
-        linker: Linker | None = self._linker or self._pipeline.find(LINKER)
+        linker: Linker | None = self._linker or self.pipeline.find(LINKER)
         if linker is not None:
             return linker
         raise BioelError(Errors.B082.format(name=self.name))
@@ -110,22 +101,6 @@ class NameLookup(Pipe):
         """Return the current settings in the form used in configs."""
         return NameSettings.of(self.cfg).model_dump(mode="json")
 
-    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        return b""
-
-    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "NameLookup":
-        return self
-
-    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        pass
-
-    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "NameLookup":
-        return self
-
     def __reduce__(self) -> tuple[Any, ...]:
         # For worker processes, whose linker is the one that is pickled with the pipeline.
-        return _unpickle, (self.name, dict(self.cfg), self.linker)
-
-
-def _unpickle(name: str, settings: dict[str, Any], linker: Linker) -> NameLookup:
-    return NameLookup(None, name, settings=settings, linker=linker)
+        return partial(NameLookup, self.name, settings=self.cfg, linker=self.linker), ()

@@ -103,6 +103,18 @@ def test_beside_entities(kb, names):
     assert [get_links(doc) for doc in nlp.pipe([TEXT, OTHER])] == alone
 
 
+def test_taken_over_from_another_pipeline(kb):
+    nlp = blank()
+    nlp.add_pipe("bioel_names", source=with_names(kb))
+    with pytest.raises(BioelError, match="B082"):
+        nlp(TEXT)
+    nlp.add_pipe("bioel_linker", config={"kb": kb})
+    assert [link.ids for link in get_links(nlp(OTHER))] == [("X:1",)]
+    nlp.get_pipe("bioel_names").cfg["names"] = "some"
+    with pytest.raises(BioelError, match=r"\[B270\].*names = 'some'"):
+        nlp(TEXT)
+
+
 def test_with_worker_processes(kb):
     nlp, texts = with_names(kb), [TEXT, OTHER, TEXT]
     linked = [get_links(doc) for doc in nlp.pipe(texts, n_process=2, batch_size=1)]
