@@ -111,7 +111,7 @@ def test_taken_over_from_another_pipeline(kb):
     nlp.add_pipe("bioel_linker", config={"kb": kb})
     assert [link.ids for link in get_links(nlp(OTHER))] == [("X:1",)]
     nlp.get_pipe("bioel_names").cfg["names"] = "some"
-    with pytest.raises(BioelError, match=r"\[B270\].*names = 'some'"):
+    with pytest.raises(BioelError, match=r"names = 'some': expected"):
         nlp(TEXT)
 
 
