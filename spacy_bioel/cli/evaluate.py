@@ -345,7 +345,7 @@ def quantize_command(
     report = quantize_pipeline(nlp, texts, track=console.track)
     with replacing_folder(out) as folder:
         nlp.to_disk(folder)
-    if console.write_json(json_file, report.to_json()):
+    if console.write_json(json_file, asdict(report)):
         rows = [
             (name, f"{before:.2f}", f"{report.after[name]:.2f}")
             for name, before in report.before.items()

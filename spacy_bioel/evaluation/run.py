@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -251,9 +251,6 @@ class QuantizationReport:
     mentions: int
     before: dict[str, float]
     after: dict[str, float]
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def quantize_pipeline(
