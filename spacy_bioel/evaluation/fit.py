@@ -332,8 +332,6 @@ def fit_with_best_prior(development: Development, priors: Sequence[Fusion | None
 
 def log_loss(fusion: Fusion, development: Development) -> float:
     """Return the summed negative log-likelihood of mentions under fitted weights."""
-    if not len(development):
-        return 0.0
     z = (development.features - fusion.mean) / fusion.scale
     loss = _FusionLoss(z, development, l2=0.0, n_hidden=len(fusion.output))
     return loss(fusion.weights())[0] * len(development)
