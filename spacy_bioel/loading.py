@@ -204,11 +204,12 @@ def find_linker(nlp: Language) -> Linker | None:
     return next(pipes_made_by(LINKER, nlp), None)
 
 
-def require_linker(nlp: Language, model: str) -> Linker:
+def require_linker(nlp: Language, model: str = "") -> Linker:
     """Find a pipeline's linker. RAISES BioelError: [B072] if there is none."""
     linker = find_linker(nlp)
     if linker is None:
-        raise BioelError(Errors.B072.format(model=model, pipes=", ".join(nlp.pipe_names) or "none"))
+        pipes = ", ".join(nlp.pipe_names) or "none"
+        raise BioelError(Errors.B072.format(model=model or nlp.meta["name"], pipes=pipes))
     return linker
 
 

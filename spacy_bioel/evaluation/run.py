@@ -24,7 +24,13 @@ from spacy_bioel.evaluation.scorers import MAX_UNKNOWN_SHARE
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.linking.validation import check_gold_ids
-from spacy_bioel.loading import dictionary_pipeline, find_detector, find_linker, spans_key
+from spacy_bioel.loading import (
+    dictionary_pipeline,
+    find_detector,
+    find_linker,
+    require_linker,
+    spans_key,
+)
 from spacy_bioel.mentions.pipe import MentionDetector
 from spacy_bioel.models.fusion import standard_id
 from spacy_bioel.models.torch_io import quantize_model
@@ -170,9 +176,7 @@ def measure_kb_only(
 ) -> dict[tuple[str, str], float]:
     """Measure the baseline that uses only the knowledge base, under the protocols for bare text."""
     baseline = dictionary_pipeline("")
-    linker, baseline_linker = find_linker(nlp), find_linker(baseline)
-    assert linker is not None and baseline_linker is not None
-    baseline_linker.set_kb(linker.kb)
+    require_linker(baseline).set_kb(require_linker(nlp).kb)
     bare = {name: one for name, one in chosen.items() if not one.given_mentions}
     # The baseline's labels are the knowledge base's semantic types, which corpora do not list.
     texts = [replace(text, annotates=()) for text in texts]

@@ -32,7 +32,6 @@ from spacy_bioel.evaluation.fit import (
     gather_development,
     gold_docs,
     judge_names,
-    linker_of,
     name_of,
     require_scipy,
     wrong_names,
@@ -55,7 +54,7 @@ from spacy_bioel.found import FoundSpans
 from spacy_bioel.linking.evidence import default_fusion
 from spacy_bioel.linking.find import find_mentions
 from spacy_bioel.linking.link import link, rank_candidates
-from spacy_bioel.loading import find_detector, find_linker, spans_key
+from spacy_bioel.loading import find_detector, find_linker, require_linker, spans_key
 from spacy_bioel.mentions.find import find, steps_of_detector
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY
@@ -162,7 +161,7 @@ def weights_step(prepared: Prepared, name: str = "fusion") -> Choice:
     name (str): "fusion": weights for string evidence; "rescoring": weights that combine the context
         score and the string score.
     """
-    nlp, linker = prepared.nlp, linker_of(prepared.nlp)
+    nlp, linker = prepared.nlp, require_linker(prepared.nlp)
     docs = gold_docs(nlp, prepared.texts)
     features = linker.features_of(name)
     everything = gather_development(linker, docs) if name == "fusion" else None
@@ -192,7 +191,7 @@ def dictionary_step(prepared: Prepared) -> Choice:
     Names that are not annotated in the corpus, such as "protein", are excluded. How often a name
     must be wrong is chosen on documents of other folds than those in which wrong names are counted.
     """
-    linker, texts = linker_of(prepared.nlp), prepared.texts
+    linker, texts = require_linker(prepared.nlp), prepared.texts
     present = {"exclude": [], **linker.cfg["dictionary"]}
     links: dict[Value, list[list[Link]]] = {}
     for threshold in DICTIONARY_THRESHOLDS:
@@ -230,7 +229,7 @@ def dictionary_step(prepared: Prepared) -> Choice:
 
 def nil_step(prepared: Prepared) -> Choice:
     """Choose the linker's NIL threshold, to maximise end-to-end F1."""
-    linker = linker_of(prepared.nlp)
+    linker = require_linker(prepared.nlp)
     grid = [{"nil_threshold": linker.cfg["nil_threshold"]}, *NIL_GRID]
 
     def choose(documents: Sequence[int]) -> dict[str, Value] | None:
