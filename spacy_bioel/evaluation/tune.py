@@ -258,8 +258,18 @@ def detector_step(prepared: Prepared, *, track: Track = untracked) -> Choice:
     detector = prepared.detector
     assert detector is not None
     grid = [{key: detector.cfg[key] for key in DETECTOR_GRID[0]}, *DETECTOR_GRID]
-    # Many settings give the same mentions.
-    linked = cache(partial(_find_mentions, prepared))
+
+    @cache  # many settings give the same mentions
+    def linked(index: int, mentions: tuple[ScoredSpan, ...]) -> list[Link]:
+        """Return the mentions of the whole pipeline; the linker may add names to the detector's."""
+        doc, linker = prepared.before_linker(index, mentions), prepared.linker
+        if linker is None:
+            return get_links(doc, spans_key(None))
+        if linker.cfg["mentions"] in (BY_DICTIONARY, SPANS_AND_DICTIONARY, "model"):
+            return linker.predict([doc])[0]
+        spans = find_mentions([doc], linker.generator).spans
+        return [Link(span.start_char, span.end_char, span.label_) for span in spans]
+
     counts: list[list[Counts]] = []
     for setting in track(grid, "Tuning the detector"):
         cfg = {**detector.cfg, **setting}
@@ -275,20 +285,6 @@ def detector_step(prepared: Prepared, *, track: Track = untracked) -> Choice:
         return chosen
 
     return Choice(detector.name, MENTION_PROTOCOL, "f1", choose)
-
-
-def _find_mentions(prepared: Prepared, index: int, mentions: tuple[ScoredSpan, ...]) -> list[Link]:
-    """Return the mentions of the whole pipeline in a document.
-
-    mentions (tuple[ScoredSpan, ...]): The detector's mentions, to which the linker may add names.
-    """
-    doc, linker = prepared.before_linker(index, mentions), prepared.linker
-    if linker is None:
-        return get_links(doc, spans_key(None))
-    if linker.cfg["mentions"] in (BY_DICTIONARY, SPANS_AND_DICTIONARY, "model"):
-        return linker.predict([doc])[0]
-    spans = find_mentions([doc], linker.generator).spans
-    return [Link(span.start_char, span.end_char, span.label_) for span in spans]
 
 
 @dataclass(frozen=True, slots=True)
