@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from spacy.language import Language
 from spacy.tokens import Doc
-from spacy.util import minibatch
 
 from spacy_bioel.doc import get_links, with_gold_mentions
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings, shortened
@@ -31,7 +30,6 @@ from spacy_bioel.loading import (
     require_linker,
     spans_key,
 )
-from spacy_bioel.mentions.pipe import MentionDetector
 from spacy_bioel.models.fusion import standard_id
 from spacy_bioel.models.torch_io import quantize_model
 from spacy_bioel.pipe import listens, with_token_vectors
@@ -160,15 +158,6 @@ def score_links(
         names = [name for name, protocol in chosen.items() if protocol.given_mentions == given]
         figures += evaluate_links(texts, predicted, protocols=names, seed=seed, **options)
     return sorted(figures, key=lambda figure: list(chosen).index(figure.protocol))
-
-
-def batches_before_pipe(
-    nlp: Language, pipe: Linker | MentionDetector, texts: Iterable[AnnotatedText]
-) -> Iterator[list[Doc]]:
-    """Yield batches of documents that have been processed by all pipes that precede `pipe`."""
-    later = nlp.pipe_names[nlp.pipe_names.index(pipe.name) :]
-    docs = nlp.pipe((text.text for text in texts), batch_size=DOCS_PER_BATCH, disable=later)
-    return minibatch(docs, DOCS_PER_BATCH)
 
 
 def measure_kb_only(

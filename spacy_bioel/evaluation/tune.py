@@ -42,7 +42,6 @@ from spacy_bioel.evaluation.run import (
     Predicted,
     Texts,
     Track,
-    batches_before_pipe,
     changed_settings,
     measure_pipeline,
     predict_links,
@@ -122,11 +121,13 @@ class Prepared:
         assert first is not None
         self.docs: list[Doc] = []
         self.spans: list[list[ScoredSpan]] = []
-        for batch in batches_before_pipe(nlp, first, track(texts, "Reading the documents")):
+        names, pipes = zip(*nlp.pipeline[nlp.pipe_names.index(first.name) :], strict=True)
+        bare = (text.text for text in track(texts, "Reading the documents"))
+        docs = nlp.pipe(bare, batch_size=DOCS_PER_BATCH, disable=names)
+        for batch in minibatch(docs, DOCS_PER_BATCH):
             self.docs += batch
             self.spans += [] if self.detector is None else self.detector.score_spans(batch)
-        later = [pipe for _, pipe in nlp.pipeline[nlp.pipe_names.index(first.name) :]]
-        self._between = list(takewhile(lambda pipe: pipe is not self.linker, later))[1:]
+        self._between = list(takewhile(lambda pipe: pipe is not self.linker, pipes))[1:]
 
     def before_linker(self, index: int, mentions: Sequence[ScoredSpan] | None = None) -> Doc:
         """Return a document as the linker receives it.
