@@ -7,8 +7,8 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from itertools import chain
+from functools import cache
+from itertools import chain, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,36 +91,26 @@ def evaluate_links(
     items = chain[Mention | Link](*golds, *links)
     labels = {item.label for item in items} if per_label else set()
     figures: list[Figure] = []
-    for name, protocol in chosen:
-        metrics = {key: m for key, m in protocol.metrics.items() if m.rank <= max_candidates}
+    if not golds:
+        return figures
+    for (name, protocol), label in product(chosen, ("", *sorted(labels - {""}))):
         candidates = max_candidates if protocol.given_mentions else 0
-        for label in ("", *sorted(labels - {""})):
-            rows = _count(golds, links, protocol=protocol, label=label, in_kb=in_kb)
-            make = partial(Figure, protocol=name, label=label, candidates=candidates)
-            figures += _measure(rows, metrics, make, seed=seed)
+        rows = _count(golds, links, protocol=protocol, label=label, in_kb=in_kb)
+        names = list(rows[0])
+        counts_dc = np.array([[row[key] for key in names] for row in rows], dtype=np.float64)
+        sums_rc = bootstrap_sums(counts_dc, seed=seed)
+        total = dict(zip(names, counts_dc.sum(axis=0).reshape(len(names), 1), strict=True))
+        resampled = dict(zip(names, sums_rc.T, strict=True))
+        details = {key: float(column[0]) for key, column in total.items()}
+        for key, metric in protocol.metrics.items():
+            if metric.rank <= max_candidates and _has_items(metric, total)[0]:
+                # A resample in which no document has this label has no value for it.
+                usable = percent(metric, resampled)[_has_items(metric, resampled)]
+                ends = np.percentile(usable, [2.5, 97.5]) if len(usable) else (0.0, 100.0)
+                low, high = map(float, ends)
+                value, n = float(percent(metric, total)[0]), int(details[metric.n])
+                figures.append(Figure(name, key, value, n, label, low, high, candidates, details))
     return figures
-
-
-def _measure(
-    rows: Sequence[Counts], metrics: Mapping[str, Metric], make: Callable[..., Figure], *, seed: int
-) -> Iterator[Figure]:
-    """Sum the counts of all documents and turn them into percentages with intervals."""
-    if not rows:
-        return
-    names = list(rows[0])
-    counts_dc = np.array([[row[key] for key in names] for row in rows], dtype=np.float64)
-    sums_rc = bootstrap_sums(counts_dc, seed=seed)
-    total = dict(zip(names, counts_dc.sum(axis=0).reshape(len(names), 1), strict=True))
-    resampled = dict(zip(names, sums_rc.T, strict=True))
-    details = {key: float(column[0]) for key, column in total.items()}
-    for key, metric in metrics.items():
-        if _has_items(metric, total)[0]:
-            # A resample in which no document has this label has no value for it.
-            usable = percent(metric, resampled)[_has_items(metric, resampled)]
-            ends = np.percentile(usable, [2.5, 97.5]) if len(usable) else (0.0, 100.0)
-            low, high = map(float, ends)
-            value, n = float(percent(metric, total)[0]), int(details[metric.n])
-            yield make(metric=key, value=value, n=n, low=low, high=high, details=details)
 
 
 def count_documents(
