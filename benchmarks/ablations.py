@@ -189,9 +189,7 @@ def _difference(metric: Metric, *sides: Sequence[Counts]) -> Row:
         with_rule, without = (percent(metric, dict(zip(counts, h, strict=True))) for h in halves)
         return with_rule - without
 
-    interval = np.percentile(
-        difference(bootstrap_sums(table, n_resamples=1000, seed=0)), [2.5, 97.5]
-    )
+    interval = np.percentile(difference(bootstrap_sums(table, seed=0)), [2.5, 97.5])
     total = difference(table.sum(axis=0, keepdims=True))[0]
     values = dict(zip(("points", "low", "high"), map(float, (total, *interval)), strict=True))
     return {name: round(value, 2) for name, value in values.items()}

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import reduce
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -203,11 +204,12 @@ def find_linker(nlp: Language) -> Linker | None:
     return next(pipes_made_by(LINKER, nlp), None)
 
 
-def require_linker(nlp: Language, model: str) -> Linker:
+def require_linker(nlp: Language, model: str = "") -> Linker:
     """Find a pipeline's linker. RAISES BioelError: [B072] if there is none."""
     linker = find_linker(nlp)
     if linker is None:
-        raise BioelError(Errors.B072.format(model=model, pipes=", ".join(nlp.pipe_names) or "none"))
+        pipes = ", ".join(nlp.pipe_names) or "none"
+        raise BioelError(Errors.B072.format(model=model or nlp.meta["name"], pipes=pipes))
     return linker
 
 
@@ -279,7 +281,9 @@ def load_starter(
     changes = Config()
     check_utf8(config or {}, pipe="the starter")  # spaCy would crash
     for name, value in (config or {}).items():
-        changes = changes.merge(_nested(name.split("."), value))
+        # {"a": {"b": 1}} for "a.b"; spaCy's `dot_to_dict` would lowercase labels.
+        keys = reversed(name.split("."))
+        changes = changes.merge(reduce(lambda inner, key: {key: inner}, keys, value))
     whole = load_config(_STARTER_FOLDER / "config.cfg").merge(changes)
     for name in {*whole["components"]}.difference(whole["nlp"]["pipeline"]):
         wrong = f"components.{name}: unknown, {suggest(name, whole['nlp']['pipeline'])}"
@@ -293,11 +297,6 @@ def load_starter(
         counts = json.loads((_STARTER_FOLDER / "alias_table.json").read_text(encoding="utf8"))
         linker.alias_table = AliasTable(counts)
     return nlp
-
-
-def _nested(names: Sequence[str], value: object) -> dict[str, Any]:
-    """Nest a value: {"a": {"b": 1}} for "a.b". spaCy's `dot_to_dict` would lowercase labels."""
-    return {names[0]: _nested(names[1:], value) if names[1:] else value}
 
 
 @dataclass(frozen=True)

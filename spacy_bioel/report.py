@@ -31,7 +31,7 @@ from spacy_bioel.linking.find import scored
 from spacy_bioel.linking.link import decide, rank_candidates
 from spacy_bioel.linking.names import NameLookup
 from spacy_bioel.linking.pipe import Linker
-from spacy_bioel.loading import find_detector, find_linker
+from spacy_bioel.loading import find_detector, find_linker, spans_key
 from spacy_bioel.mentions.pipe import MentionDetector
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY, SPANS_KEY
 from spacy_bioel.types import Candidate, KbRelease, ScoredSpan
@@ -224,16 +224,14 @@ def _final_mentions(
     detector: MentionDetector | None,
 ) -> list[ScoredSpan]:
     """Return the mentions after the last pipe, with their probabilities, or 1 if unknown."""
-    if batch is None or linker is None:
+    if batch is None:
         key = SPANS_KEY if detector is None else detector.cfg["spans_key"]
-        spans = list(doc.spans[key]) if key in doc.spans else []
-    else:
-        key, spans = linker.cfg["spans_key"], list(batch.spans)
-    mentions = scored(doc, spans, key)
-    if batch is not None and batch.probabilities:
+        return scored(doc, doc.spans.get(key, ()), key)
+    mentions = scored(doc, batch.spans, spans_key(linker))
+    if batch.probabilities:
         pairs = zip(mentions, batch.probabilities, strict=True)
         mentions = [m if p is None else (*m[:3], p) for m, p in pairs]
-    if batch is not None and detector is None:  # keep only mentions added by the linker
+    if detector is None:  # keep only mentions added by the linker
         mentions = [m for m in mentions if reasons.has_added(doc, m)]
     return mentions
 
@@ -277,11 +275,23 @@ def _explain_mentions(
             nil_threshold=generator.state.settings.nil_threshold,
             probability=probabilities.get((span.start_char, span.end_char, span.label_)),
         )
-        explanation = _add_evidence(explanation, generator, batch, number)
-        is_linked = generator.for_label(span.label_).types_of(link.label) != ()
+        query, of_label = batch.queries[number], generator.for_label(span.label_)
+        with_label, without_label = (query.whole, span.label_), (query.whole, "")
+        ranked = of_label.rank([with_label, without_label])
+        of_string = {c.id: c.score for c in ranked[with_label]}
+        features = _features(of_label, query.whole)
+        explanation = replace(
+            explanation,
+            candidates=tuple(
+                replace(c, of_string=of_string.get(c.id), features=features.get(c.id, ()))
+                for c in explanation.candidates
+            ),
+            strings=tuple(dict.fromkeys([query.whole, *query.parts])),
+            excluded=_excluded(of_label, ranked[without_label], span.label_),
+        )
+        is_linked = of_label.types_of(link.label) != ()
         if is_linked and not link.candidates:
-            string = batch.queries[number].whole
-            hits = search_names(generator.kb, string, _MAX_SIMILAR_NAMES)
+            hits = search_names(generator.kb, query.whole, _MAX_SIMILAR_NAMES)
             near = tuple(f"{hit.name} ({hit.concept.id})" for hit in hits)
             explanation = replace(explanation, near=near)
         is_name = bool(batch.probabilities) and batch.probabilities[number] is not None
@@ -292,28 +302,6 @@ def _explain_mentions(
             reason = explanation.reason + change
         explained.append(replace(explanation, reason=reason))
     return explained
-
-
-def _add_evidence(
-    explanation: Explanation, generator: CandidateGenerator, batch: Batch, number: int
-) -> Explanation:
-    """Add the string evidence for a mention, by its number, to its explanation."""
-    label, query = batch.spans[number].label_, batch.queries[number]
-    generator = generator.for_label(label)
-    with_label, without_label = (query.whole, label), (query.whole, "")
-    ranked = generator.rank([with_label, without_label])
-    of_string = {c.id: c.score for c in ranked[with_label]}
-    features = _features(generator, query.whole)
-    candidates = tuple(
-        replace(c, of_string=of_string.get(c.id), features=features.get(c.id, ()))
-        for c in explanation.candidates
-    )
-    return replace(
-        explanation,
-        candidates=candidates,
-        strings=tuple(dict.fromkeys([query.whole, *query.parts])),
-        excluded=_excluded(generator, ranked[without_label], label),
-    )
 
 
 def _features(generator: CandidateGenerator, string: str) -> dict[str, Features]:

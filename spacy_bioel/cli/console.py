@@ -160,11 +160,11 @@ def reporting_bad(report: Path | None, *, sources: Sequence[Path]) -> Iterator[N
             yield
         except BioelError as error:
             failure = error
-    if failure is not None and skipped.first and not skipped.kept:
+    if failure is not None:
+        if not skipped.first or skipped.kept:
+            raise failure
         about = {"sources": ", ".join(map(str, sources)), "n": skipped.n, "report": report}
         raise BioelError(Errors.B400.format(**about, first=skipped.first[0])) from failure
-    if failure is not None:
-        raise failure
     for message in skipped.first:
         show_note(f"Skipped: {message}")
     show_note(f"{count_of(skipped.n, 'bad record')} skipped, see {report}")

@@ -110,10 +110,23 @@ def report_errors(
             texts, predicted, {*_THRESHOLDS, threshold}, protocol=protocol, canonical=canonical
         )
         shown = [x for x in _OVER_THRESHOLDS if x in over and any(y > 0 for _, y in over[x])]
+        n_mentions = sum(len(text.mentions) for text in texts)
+        source = "gold mentions were given to the linker" if is_given else "found in the bare text"
+        facts = {
+            "model": str(about["model"]),
+            "corpus": f"{about['gold']}: {len(texts):,} documents, {n_mentions:,} gold mentions",
+            "predictions": f"{sum(map(len, predicted)):,} ({source})",
+        }
+        if linker is not None:
+            kb, keys = linker.kb, ("source", "release")
+            title = " ".join(str(kb.meta.get(key, "")) for key in keys).strip() or kb.title
+            facts["knowledge base"] = f"{title}, fingerprint {kb.fingerprint}"
+            if not linker.alias_table.counts:
+                facts["alias table"] = "none, so no error is marked as unseen"
         text = _render(
             errors,
             name_of,
-            about=_page_facts(about, linker, texts, predicted, given=is_given),
+            about=facts | {"command": str(about["command"])},
             scores=of_all,
             of_labels={name: rows for name, rows in of_labels.items() if name.endswith(_BY_LABEL)},
             reliabilities={name: curve for name, curve in curves.items() if curve.n},
@@ -242,27 +255,3 @@ def _render(errors: Sequence[LinkingError], name_of: NameOf, **shown: Any) -> st
 def _words(name: str) -> str:
     """Write the name of a kind of error or of a protocol as a page shows it."""
     return _WORDS.get(name, name.replace("_", " "))
-
-
-def _page_facts(
-    about: Mapping[str, Any],
-    linker: Linker | None,
-    texts: Sequence[AnnotatedText],
-    predicted: Sequence[Sequence[Link]],
-    *,
-    given: bool,
-) -> dict[str, str]:
-    n_mentions = sum(len(text.mentions) for text in texts)
-    input_text = "gold mentions were given to the linker" if given else "found in the bare text"
-    facts = {
-        "model": str(about["model"]),
-        "corpus": f"{about['gold']}: {len(texts):,} documents, {n_mentions:,} gold mentions",
-        "predictions": f"{sum(map(len, predicted)):,} ({input_text})",
-    }
-    if linker is not None:
-        meta = linker.kb.meta
-        title = " ".join(str(meta.get(key, "")) for key in ("source", "release")).strip()
-        facts["knowledge base"] = f"{title or linker.kb.title}, fingerprint {linker.kb.fingerprint}"
-        if not linker.alias_table.counts:
-            facts["alias table"] = "none, so no error is marked as unseen"
-    return facts | {"command": str(about["command"])}

@@ -296,7 +296,7 @@ def tune_command(
                 ", ".join(f"{name} {value}" for name, value in step.chosen.items()),
                 f"{step.protocol} {step.metric}",
                 f"{step.fitted:.2f}",
-                _with_interval(step.cross_fitted),
+                f"{x.value:.2f} ({x.low:.1f}-{x.high:.1f})" if (x := step.cross_fitted) else "–",
             )
             for step in report.tuned
         ]
@@ -307,10 +307,6 @@ def tune_command(
         console.show_note(
             f"{report.mentions:,} mentions in {report.documents:,} documents -> {out}"
         )
-
-
-def _with_interval(figure: Figure | None) -> str:
-    return f"{figure.value:.2f} ({figure.low:.1f}-{figure.high:.1f})" if figure else "–"
 
 
 @console.expand_options
@@ -345,7 +341,7 @@ def quantize_command(
     report = quantize_pipeline(nlp, texts, track=console.track)
     with replacing_folder(out) as folder:
         nlp.to_disk(folder)
-    if console.write_json(json_file, report.to_json()):
+    if console.write_json(json_file, asdict(report)):
         rows = [
             (name, f"{before:.2f}", f"{report.after[name]:.2f}")
             for name, before in report.before.items()

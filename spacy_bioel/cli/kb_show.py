@@ -77,7 +77,6 @@ def info(
 
     Example: `bioel kb info starter:mesh`
     """
-    console.check_distinct([], [json_file])
     base = open_kb_argument(kb)
     about = describe_kb(base)
     if verify:

@@ -13,7 +13,6 @@ from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
 
 from pydantic import TypeAdapter
 from spacy.language import Language
@@ -84,7 +83,10 @@ class PartialLinks:
                 raise BioelError(Errors.B553.format(path=self.path, n=self._n_done + 1))
             self._n_done += 1
             yield _LINKED_TEXT.validate_json(values)
-        with closing(link_all(watched())) as results, self._append() as file:
+        with closing(link_all(watched())) as results, self.path.open("ab") as file:
+            file.truncate(self._size if self._n_done else 0)  # after its last complete line
+            if not self._n_done:
+                file.write(json.dumps(json.loads(_START + b"}") | self._about).encode() + b"\n")
             for linked in results:
                 yield linked  # documents that cannot be written are not kept
                 values = _LINKED_TEXT.dump_json(linked)
@@ -101,14 +103,6 @@ class PartialLinks:
                     return
                 yield line
                 self._size += len(line)
-
-    def _append(self) -> BinaryIO:
-        """Open the file at the end of its last complete line."""
-        file = self.path.open("ab")
-        file.truncate(self._size if self._n_done else 0)
-        if not self._n_done:
-            file.write(json.dumps(json.loads(_START + b"}") | self._about).encode() + b"\n")
-        return file
 
 
 def _digest(*values: object) -> str:

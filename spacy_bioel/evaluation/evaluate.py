@@ -7,8 +7,8 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from itertools import chain
+from functools import cache
+from itertools import chain, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from spacy_bioel.evaluation.protocols import (
 )
 from spacy_bioel.types import AnnotatedText, Candidate, DoubleArray, Link, Mention
 
+_RESAMPLES = 1000
 _RESAMPLES_PER_BLOCK = 50  # resamples drawn at a time, to limit memory use for large corpora
 
 
@@ -64,7 +65,6 @@ def evaluate_links(
     in_kb: Callable[[str], bool] | None = None,
     max_candidates: int = 1,
     per_label: bool = True,
-    n_resamples: int = 1000,
     seed: int = 0,
 ) -> list[Figure]:
     """Score predicted links against gold mentions.
@@ -81,7 +81,7 @@ def evaluate_links(
     max_candidates (int): Maximum number of candidates per mention. Recall at a greater k is left
         out, because it would be the same as recall at this number.
     per_label (bool): Also measure each label separately.
-    n_resamples, seed (int): Number of resamples and seed of the bootstrap over documents.
+    seed (int): Seed of the bootstrap over documents.
     RETURNS (list[Figure]): By protocol, then label (all labels first), then metric; metrics
         that have no items to count are left out.
     RAISES BioelError: [B080] if the numbers of documents differ, [B081] if a protocol is unknown.
@@ -91,41 +91,26 @@ def evaluate_links(
     items = chain[Mention | Link](*golds, *links)
     labels = {item.label for item in items} if per_label else set()
     figures: list[Figure] = []
-    for name, protocol in chosen:
-        metrics = {key: m for key, m in protocol.metrics.items() if m.rank <= max_candidates}
+    if not golds:
+        return figures
+    for (name, protocol), label in product(chosen, ("", *sorted(labels - {""}))):
         candidates = max_candidates if protocol.given_mentions else 0
-        for label in ("", *sorted(labels - {""})):
-            rows = _count(golds, links, protocol=protocol, label=label, in_kb=in_kb)
-            make = partial(Figure, protocol=name, label=label, candidates=candidates)
-            figures += _measure(rows, metrics, make, n_resamples=n_resamples, seed=seed)
+        rows = _count(golds, links, protocol=protocol, label=label, in_kb=in_kb)
+        names = list(rows[0])
+        counts_dc = np.array([[row[key] for key in names] for row in rows], dtype=np.float64)
+        sums_rc = bootstrap_sums(counts_dc, seed=seed)
+        total = dict(zip(names, counts_dc.sum(axis=0).reshape(len(names), 1), strict=True))
+        resampled = dict(zip(names, sums_rc.T, strict=True))
+        details = {key: float(column[0]) for key, column in total.items()}
+        for key, metric in protocol.metrics.items():
+            if metric.rank <= max_candidates and _has_items(metric, total)[0]:
+                # A resample in which no document has this label has no value for it.
+                usable = percent(metric, resampled)[_has_items(metric, resampled)]
+                ends = np.percentile(usable, [2.5, 97.5]) if len(usable) else (0.0, 100.0)
+                low, high = map(float, ends)
+                value, n = float(percent(metric, total)[0]), int(details[metric.n])
+                figures.append(Figure(name, key, value, n, label, low, high, candidates, details))
     return figures
-
-
-def _measure(
-    rows: Sequence[Counts],
-    metrics: Mapping[str, Metric],
-    make: Callable[..., Figure],
-    *,
-    n_resamples: int,
-    seed: int,
-) -> Iterator[Figure]:
-    """Sum the counts of all documents and turn them into percentages with intervals."""
-    if not rows:
-        return
-    names = list(rows[0])
-    counts_dc = np.array([[row[key] for key in names] for row in rows], dtype=np.float64)
-    sums_rc = bootstrap_sums(counts_dc, n_resamples=n_resamples, seed=seed)
-    total = dict(zip(names, counts_dc.sum(axis=0).reshape(len(names), 1), strict=True))
-    resampled = dict(zip(names, sums_rc.T, strict=True))
-    details = {key: float(column[0]) for key, column in total.items()}
-    for key, metric in metrics.items():
-        if _has_items(metric, total)[0]:
-            # A resample in which no document has this label has no value for it.
-            usable = percent(metric, resampled)[_has_items(metric, resampled)]
-            ends = np.percentile(usable, [2.5, 97.5]) if len(usable) else (0.0, 100.0)
-            low, high = map(float, ends)
-            value, n = float(percent(metric, total)[0]), int(details[metric.n])
-            yield make(metric=key, value=value, n=n, low=low, high=high, details=details)
 
 
 def count_documents(
@@ -217,23 +202,22 @@ def _has_items(metric: Metric, sums: Mapping[str, DoubleArray]) -> NDArray[np.bo
     return np.any(np.stack(totals) > 0, axis=0)
 
 
-def bootstrap_sums(counts_dc: DoubleArray, *, n_resamples: int, seed: int) -> DoubleArray:
+def bootstrap_sums(counts_dc: DoubleArray, *, seed: int) -> DoubleArray:
     """Sum counts over documents drawn with replacement.
 
     Documents are drawn, not mentions, because mentions in the same document are not independent.
 
     counts_dc (DoubleArray): Counts of each document. Shape (n_documents, n_counts).
-    RETURNS (DoubleArray): One row per resample. Shape (n_resamples, n_counts).
+    RETURNS (DoubleArray): One row per resample. Shape (_RESAMPLES, n_counts).
     """
     n_docs = len(counts_dc)
     rng = np.random.default_rng(seed)
-    sums_rc = np.empty((n_resamples, counts_dc.shape[1]))
-    for start in range(0, n_resamples, _RESAMPLES_PER_BLOCK):
-        n_rows = min(_RESAMPLES_PER_BLOCK, n_resamples - start)
-        drawn = rng.integers(n_docs, size=(n_rows, n_docs))
+    blocks = []
+    for _ in range(_RESAMPLES // _RESAMPLES_PER_BLOCK):
+        drawn = rng.integers(n_docs, size=(_RESAMPLES_PER_BLOCK, n_docs))
         times_drawn = np.stack([np.bincount(row, minlength=n_docs) for row in drawn])
-        sums_rc[start : start + n_rows] = times_drawn @ counts_dc
-    return sums_rc
+        blocks.append(times_drawn @ counts_dc)
+    return np.concatenate(blocks)
 
 
 GoldLinkPair = tuple[Mention | None, Link | None]

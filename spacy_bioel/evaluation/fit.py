@@ -24,7 +24,7 @@ from spacy_bioel.kb.columns import offsets_of
 from spacy_bioel.linking.candidates import CandidateGenerator
 from spacy_bioel.linking.link import rank_by_string
 from spacy_bioel.linking.pipe import Linker
-from spacy_bioel.loading import find_linker
+from spacy_bioel.loading import require_linker
 from spacy_bioel.models.fusion import Fusion, softmax_by_group
 from spacy_bioel.pipe import with_token_vectors
 from spacy_bioel.types import AnnotatedText, DoubleArray, IntArray, Link
@@ -157,18 +157,12 @@ def merge_development(parts: Sequence[Development]) -> Development:
     )
 
 
-def linker_of(nlp: Language) -> Linker:
-    linker = find_linker(nlp)
-    assert linker is not None
-    return linker
-
-
 def gold_docs(nlp: Language, texts: Iterable[AnnotatedText]) -> list[Doc]:
     """Tokenise documents, and add their gold mentions in the span group that the linker expects.
 
     Mentions that begin or end inside a token are widened to whole tokens.
     """
-    key, docs = linker_of(nlp).cfg["gold_key"], []
+    key, docs = require_linker(nlp).cfg["gold_key"], []
     for text in texts:
         doc = nlp.make_doc(text.text)
         add_gold(doc, text, widen=True, key=key)
@@ -217,7 +211,7 @@ def _development(generator: CandidateGenerator, mentions: Sequence[_Gold]) -> De
 
 def gather_contextual_development(nlp: Language, docs: Sequence[Doc]) -> Development:
     """Gather evidence from a contextual linker for the gold mentions in documents."""
-    linker = linker_of(nlp)
+    linker = require_linker(nlp)
     rescorer, settings, generator = linker.rescorer, linker.check_settings(), linker.generator
     assert rescorer is not None  # the linker is contextual
     no_features = np.zeros((0, len(rescorer.features)), np.float32)
@@ -332,8 +326,6 @@ def fit_with_best_prior(development: Development, priors: Sequence[Fusion | None
 
 def log_loss(fusion: Fusion, development: Development) -> float:
     """Return the summed negative log-likelihood of mentions under fitted weights."""
-    if not len(development):
-        return 0.0
     z = (development.features - fusion.mean) / fusion.scale
     loss = _FusionLoss(z, development, l2=0.0, n_hidden=len(fusion.output))
     return loss(fusion.weights())[0] * len(development)

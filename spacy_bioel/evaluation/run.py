@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from spacy.language import Language
 from spacy.tokens import Doc
-from spacy.util import minibatch
 
 from spacy_bioel.doc import get_links, with_gold_mentions
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings, shortened
@@ -24,8 +23,13 @@ from spacy_bioel.evaluation.scorers import MAX_UNKNOWN_SHARE
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.linking.validation import check_gold_ids
-from spacy_bioel.loading import dictionary_pipeline, find_detector, find_linker, spans_key
-from spacy_bioel.mentions.pipe import MentionDetector
+from spacy_bioel.loading import (
+    dictionary_pipeline,
+    find_detector,
+    find_linker,
+    require_linker,
+    spans_key,
+)
 from spacy_bioel.models.fusion import standard_id
 from spacy_bioel.models.torch_io import quantize_model
 from spacy_bioel.pipe import listens, with_token_vectors
@@ -156,23 +160,12 @@ def score_links(
     return sorted(figures, key=lambda figure: list(chosen).index(figure.protocol))
 
 
-def batches_before_pipe(
-    nlp: Language, pipe: Linker | MentionDetector, texts: Iterable[AnnotatedText]
-) -> Iterator[list[Doc]]:
-    """Yield batches of documents that have been processed by all pipes that precede `pipe`."""
-    later = nlp.pipe_names[nlp.pipe_names.index(pipe.name) :]
-    docs = nlp.pipe((text.text for text in texts), batch_size=DOCS_PER_BATCH, disable=later)
-    return minibatch(docs, DOCS_PER_BATCH)
-
-
 def measure_kb_only(
     nlp: Language, texts: Texts, chosen: Protocols, *, track: Track = untracked
 ) -> dict[tuple[str, str], float]:
     """Measure the baseline that uses only the knowledge base, under the protocols for bare text."""
     baseline = dictionary_pipeline("")
-    linker, baseline_linker = find_linker(nlp), find_linker(baseline)
-    assert linker is not None and baseline_linker is not None
-    baseline_linker.set_kb(linker.kb)
+    require_linker(baseline).set_kb(require_linker(nlp).kb)
     bare = {name: one for name, one in chosen.items() if not one.given_mentions}
     # The baseline's labels are the knowledge base's semantic types, which corpora do not list.
     texts = [replace(text, annotates=()) for text in texts]
@@ -251,9 +244,6 @@ class QuantizationReport:
     mentions: int
     before: dict[str, float]
     after: dict[str, float]
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def quantize_pipeline(

@@ -32,7 +32,6 @@ from spacy_bioel.evaluation.fit import (
     gather_development,
     gold_docs,
     judge_names,
-    linker_of,
     name_of,
     require_scipy,
     wrong_names,
@@ -43,7 +42,6 @@ from spacy_bioel.evaluation.run import (
     Predicted,
     Texts,
     Track,
-    batches_before_pipe,
     changed_settings,
     measure_pipeline,
     predict_links,
@@ -55,7 +53,7 @@ from spacy_bioel.found import FoundSpans
 from spacy_bioel.linking.evidence import default_fusion
 from spacy_bioel.linking.find import find_mentions
 from spacy_bioel.linking.link import link, rank_candidates
-from spacy_bioel.loading import find_detector, find_linker, spans_key
+from spacy_bioel.loading import find_detector, find_linker, require_linker, spans_key
 from spacy_bioel.mentions.find import find, steps_of_detector
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY
@@ -123,11 +121,13 @@ class Prepared:
         assert first is not None
         self.docs: list[Doc] = []
         self.spans: list[list[ScoredSpan]] = []
-        for batch in batches_before_pipe(nlp, first, track(texts, "Reading the documents")):
+        names, pipes = zip(*nlp.pipeline[nlp.pipe_names.index(first.name) :], strict=True)
+        bare = (text.text for text in track(texts, "Reading the documents"))
+        docs = nlp.pipe(bare, batch_size=DOCS_PER_BATCH, disable=names)
+        for batch in minibatch(docs, DOCS_PER_BATCH):
             self.docs += batch
             self.spans += [] if self.detector is None else self.detector.score_spans(batch)
-        later = [pipe for _, pipe in nlp.pipeline[nlp.pipe_names.index(first.name) :]]
-        self._between = list(takewhile(lambda pipe: pipe is not self.linker, later))[1:]
+        self._between = list(takewhile(lambda pipe: pipe is not self.linker, pipes))[1:]
 
     def before_linker(self, index: int, mentions: Sequence[ScoredSpan] | None = None) -> Doc:
         """Return a document as the linker receives it.
@@ -162,7 +162,7 @@ def weights_step(prepared: Prepared, name: str = "fusion") -> Choice:
     name (str): "fusion": weights for string evidence; "rescoring": weights that combine the context
         score and the string score.
     """
-    nlp, linker = prepared.nlp, linker_of(prepared.nlp)
+    nlp, linker = prepared.nlp, require_linker(prepared.nlp)
     docs = gold_docs(nlp, prepared.texts)
     features = linker.features_of(name)
     everything = gather_development(linker, docs) if name == "fusion" else None
@@ -192,7 +192,7 @@ def dictionary_step(prepared: Prepared) -> Choice:
     Names that are not annotated in the corpus, such as "protein", are excluded. How often a name
     must be wrong is chosen on documents of other folds than those in which wrong names are counted.
     """
-    linker, texts = linker_of(prepared.nlp), prepared.texts
+    linker, texts = require_linker(prepared.nlp), prepared.texts
     present = {"exclude": [], **linker.cfg["dictionary"]}
     links: dict[Value, list[list[Link]]] = {}
     for threshold in DICTIONARY_THRESHOLDS:
@@ -230,7 +230,7 @@ def dictionary_step(prepared: Prepared) -> Choice:
 
 def nil_step(prepared: Prepared) -> Choice:
     """Choose the linker's NIL threshold, to maximise end-to-end F1."""
-    linker = linker_of(prepared.nlp)
+    linker = require_linker(prepared.nlp)
     grid = [{"nil_threshold": linker.cfg["nil_threshold"]}, *NIL_GRID]
 
     def choose(documents: Sequence[int]) -> dict[str, Value] | None:
@@ -259,8 +259,18 @@ def detector_step(prepared: Prepared, *, track: Track = untracked) -> Choice:
     detector = prepared.detector
     assert detector is not None
     grid = [{key: detector.cfg[key] for key in DETECTOR_GRID[0]}, *DETECTOR_GRID]
-    # Many settings give the same mentions.
-    linked = cache(partial(_find_mentions, prepared))
+
+    @cache  # many settings give the same mentions
+    def linked(index: int, mentions: tuple[ScoredSpan, ...]) -> list[Link]:
+        """Return the mentions of the whole pipeline; the linker may add names to the detector's."""
+        doc, linker = prepared.before_linker(index, mentions), prepared.linker
+        if linker is None:
+            return get_links(doc, spans_key(None))
+        if linker.cfg["mentions"] in (BY_DICTIONARY, SPANS_AND_DICTIONARY, "model"):
+            return linker.predict([doc])[0]
+        spans = find_mentions([doc], linker.generator).spans
+        return [Link(span.start_char, span.end_char, span.label_) for span in spans]
+
     counts: list[list[Counts]] = []
     for setting in track(grid, "Tuning the detector"):
         cfg = {**detector.cfg, **setting}
@@ -276,20 +286,6 @@ def detector_step(prepared: Prepared, *, track: Track = untracked) -> Choice:
         return chosen
 
     return Choice(detector.name, MENTION_PROTOCOL, "f1", choose)
-
-
-def _find_mentions(prepared: Prepared, index: int, mentions: tuple[ScoredSpan, ...]) -> list[Link]:
-    """Return the mentions of the whole pipeline in a document.
-
-    mentions (tuple[ScoredSpan, ...]): The detector's mentions, to which the linker may add names.
-    """
-    doc, linker = prepared.before_linker(index, mentions), prepared.linker
-    if linker is None:
-        return get_links(doc, spans_key(None))
-    if linker.cfg["mentions"] in (BY_DICTIONARY, SPANS_AND_DICTIONARY, "model"):
-        return linker.predict([doc])[0]
-    spans = find_mentions([doc], linker.generator).spans
-    return [Link(span.start_char, span.end_char, span.label_) for span in spans]
 
 
 @dataclass(frozen=True, slots=True)

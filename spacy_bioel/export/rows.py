@@ -33,7 +33,7 @@ from spacy_bioel.doc import get_links
 from spacy_bioel.errors import BioelError, Errors, crash_report, shortened
 from spacy_bioel.evaluation import run as measuring
 from spacy_bioel.explanation import reason_of
-from spacy_bioel.loading import UserCode, find_detector, find_linker, spans_key
+from spacy_bioel.loading import UserCode, find_detector, find_linker, require_linker, spans_key
 from spacy_bioel.parallel import gpu_in_use, memory_errors, use_one_thread
 from spacy_bioel.registered import declared_facts
 from spacy_bioel.types import AnnotatedText, Link, Mention, type_name
@@ -365,8 +365,7 @@ def _is_possible(mention: Mention, text: str) -> bool:
 def _run_linker(
     nlp: Language, texts: dict[int, AnnotatedText]
 ) -> Iterator[tuple[int, Sequence[Link]]]:
-    linker = find_linker(nlp)
-    assert linker is not None
+    linker = require_linker(nlp)
     with _error_handler(nlp, raise_error):  # if one text fails, the whole batch fails
         links_of_texts = list(measuring.link_gold_mentions(nlp, linker, list(texts.values())))
     for (n, text), links in zip(texts.items(), links_of_texts, strict=True):
