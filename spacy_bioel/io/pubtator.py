@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.io.open import Place, StrPath, check_words, open_text, parse_ids, skip_if_bad
@@ -33,18 +34,15 @@ def read_pubtator(
 
 def _blocks(path: StrPath, *, warn: bool) -> Iterator[list[_PlacedRow]]:
     """Yield the rows of each document, without line endings."""
-    block: list[_PlacedRow] = []
     with open_text(path) as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                block.append((Place(path, number), line.rstrip("\r\n")))
-            elif block:
-                yield block
-                block = []
-    if block:
-        if warn and "\t" in line and not line.endswith("\n"):
-            LOGGER.warning(Warnings.W140.format(path=path))
-        yield block
+        rows = ((Place(path, number), line) for number, line in enumerate(file, start=1))
+        for has_text, group in groupby(rows, key=lambda row: bool(row[1].strip())):
+            if has_text:
+                block = list(group)
+                last = block[-1][1]
+                if warn and "\t" in last and not last.endswith("\n"):
+                    LOGGER.warning(Warnings.W140.format(path=path))
+                yield [(where, line.rstrip("\r\n")) for where, line in block]
 
 
 def _parse_block(block: list[_PlacedRow], prefix: str, *, annotations: bool) -> AnnotatedText:
