@@ -117,9 +117,6 @@ class ExactIndex:
 
     vectors: QuantizedVectors  # unit rows, possibly mapped
 
-    def __len__(self) -> int:
-        return len(self.vectors)
-
     def search(self, queries: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
         """Find the k best rows for each query.
 
@@ -224,34 +221,27 @@ def rescored(
         millisecond per call.
     RETURNS (tuple): Rows and scores as in `ExactIndex.search`. Shape (n_queries, k) each.
     """
-    best_rows = np.full((len(queries), k), -1, np.int64)
-    best_scores = np.full((len(queries), k), -np.inf, np.float32)
-    scores = _exact_scores(vectors, queries.astype(np.float64), rows, lean=lean)
-    order = np.lexsort((rows, -scores))[:, :k]
-    n = order.shape[1]
-    best_rows[:, :n] = np.take_along_axis(rows, order, axis=1)
-    best_scores[:, :n] = np.take_along_axis(scores, order, axis=1)
-    return best_rows, best_scores
-
-
-def _exact_scores(
-    vectors: QuantizedVectors, queries: NDArray[np.float64], rows: IntArray, *, lean: bool
-) -> FloatArray:
-    """Return the exact scores of candidates, -inf for row -1. Same shape as rows."""
     scores = np.full(rows.size, -np.inf, np.float32)
     # Sums of products are whole numbers that float64 represents exactly.
-    queries, step = whole_numbers(queries, largest=_EXACT_LIMIT // (_LARGEST * queries.shape[1]))
+    largest = _EXACT_LIMIT // (_LARGEST * queries.shape[1])
+    whole, step = whole_numbers(queries.astype(np.float64), largest=largest)
     flat = rows.ravel()
-    order = np.argsort(flat, kind="stable")  # so that each page is read once for all queries
-    order = order[flat[order] >= 0]
-    for start in range(0, len(order), _RESCORED_PER_BLOCK):
-        positions = order[start : start + _RESCORED_PER_BLOCK]
+    by_row = np.argsort(flat, kind="stable")  # so that each page is read once for all queries
+    by_row = by_row[flat[by_row] >= 0]
+    for start in range(0, len(by_row), _RESCORED_PER_BLOCK):
+        positions = by_row[start : start + _RESCORED_PER_BLOCK]
         row, query = flat[positions], positions // rows.shape[1]
-        sums = np.einsum("nd,nd->n", vectors.whole(row).astype(np.float64), queries[query])
+        sums = np.einsum("nd,nd->n", vectors.whole(row).astype(np.float64), whole[query])
         scores[positions] = sums * step[query, 0] * vectors.scales[row]
         if lean:
             give_back(vectors.codes, vectors.fine)
-    return scores.reshape(rows.shape)
+    scores = scores.reshape(rows.shape)
+    order = np.lexsort((rows, -scores))[:, :k]
+    best_rows = np.full((len(queries), k), -1, np.int64)
+    best_scores = np.full((len(queries), k), -np.inf, np.float32)
+    best_rows[:, : order.shape[1]] = np.take_along_axis(rows, order, axis=1)
+    best_scores[:, : order.shape[1]] = np.take_along_axis(scores, order, axis=1)
+    return best_rows, best_scores
 
 
 # Below this number of vectors, exact search is just as fast.
