@@ -182,12 +182,6 @@ class Ragged:
             raise IndexError(row)
         return self.values[self.offsets[row] : self.offsets[row + 1]].astype(np.int64)
 
-    def first(self, rows: IntArray) -> IntArray:
-        """Return the first value in each non-empty row. Any shape; returns the same shape."""
-        if rows.size and rows.min() < 0:
-            raise IndexError(int(rows.min()))
-        return self.values[self.offsets[rows]].astype(np.int64)
-
     @cached_property
     def offsets(self) -> IntArray:
         """All offsets, checked on first access."""
@@ -575,13 +569,9 @@ class KnowledgeBase:
         """Return a mask of the concepts that have any of these types. Shape (n_concepts,)."""
         is_wanted_type = np.isin(self.type_names, list(types))
         mask = np.zeros(len(self), dtype=bool)
-        mask[self._concept_of_type[is_wanted_type[self.type_ids]]] = True
+        concept_of_type = np.repeat(np.arange(len(self)), np.diff(self.type_offsets))
+        mask[concept_of_type[is_wanted_type[self.type_ids]]] = True
         return mask
-
-    @cached_property
-    def _concept_of_type(self) -> IntArray:
-        """Concept for each entry in `type_ids`."""
-        return np.repeat(np.arange(len(self)), np.diff(self.type_offsets))
 
     # -- Names ----------------------------------------------------------------------------------
 
@@ -615,7 +605,9 @@ class KnowledgeBase:
 
     def preferred_rows(self, concepts: IntArray) -> IntArray:
         """Return the rows of concepts' preferred names. Any shape; returns the same shape."""
-        return self._names_of_concept.first(concepts)
+        if concepts.size and concepts.min() < 0:
+            raise IndexError(int(concepts.min()))
+        return self.concept_names[self.concept_offsets[concepts]].astype(np.int64)
 
     def names_of_all(self, concepts: IntArray) -> tuple[IntArray, IntArray]:
         """Return the name rows of many concepts.
