@@ -273,7 +273,7 @@ def explain_link(
 
 def releases(kb: KnowledgeBase, label: str = "") -> tuple[KbRelease, ...]:
     """Return the knowledge base releases that a label can link to; all releases for ""."""
-    if isinstance(kb, JoinedKnowledgeBase) and (number := kb.part_of(label)) is not None:
+    if isinstance(kb, JoinedKnowledgeBase) and (number := kb.labels.get(label)) is not None:
         return kb.parts[number].releases
     return kb.releases
 

@@ -92,13 +92,6 @@ def join_strings(
     return strings, joined_rows, SortedKeys.from_keys(joined_keys)
 
 
-def string_column(strings: Sequence[str]) -> StringColumn:
-    """Create a string column in memory."""
-    lines = [f"{string}\n".encode() for string in strings]
-    offsets = offsets_of([len(line) for line in lines]).astype(np.uint64)
-    return StringColumn(KbColumn(np.frombuffer(b"".join(lines), np.uint8)), KbColumn(offsets))
-
-
 # Columns that each method creates as soon as one of them is used.
 _COLUMNS_OF_METHOD = {
     "_join_ids": ("ids", "concept_rows", "_by_id"),
@@ -210,7 +203,10 @@ class JoinedKnowledgeBase(KnowledgeBase):
         ids = list(targets)
         current = self._by_id.find(word_keys(ids), ids, self.ids.take)
         ids = [ids[i] for i in np.flatnonzero(current < 0).tolist()]
-        self.retired = string_column(ids)
+        lines = [f"{id}\n".encode() for id in ids]
+        blob = np.frombuffer(b"".join(lines), np.uint8)
+        ends = offsets_of([len(line) for line in lines]).astype(np.uint64)
+        self.retired = StringColumn(KbColumn(blob), KbColumn(ends))
         self.retired_targets = np.array([targets[id] for id in ids], dtype=np.int32)
         self._by_retired = SortedKeys.from_keys(word_keys(ids))
 
@@ -263,10 +259,6 @@ class JoinedKnowledgeBase(KnowledgeBase):
         for number, positions, rows in self.ids.local(concepts):
             taken[positions] = label_of_part.get(number) or self.parts[number].labels_of(rows)
         return list(taken)
-
-    def part_of(self, label: str) -> int | None:
-        """Return the number of the part that mentions with a label link to; None: all parts."""
-        return self.labels.get(label)
 
     def has_concepts(self, part: int) -> NDArray[np.bool_]:
         """Return a mask of the concepts in a part. Shape (n_concepts,)."""
