@@ -258,9 +258,8 @@ def read_owl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
 
 # Optional fields of a cellxgene term, with their types; all may be null.
 _CELLXGENE_FIELDS = {
-    **{"synonyms": list, "ancestors": dict, "description": str, "replaced_by": str},
-    "consider": list,
-}
+    "synonyms": list, "ancestors": dict, "description": str, "replaced_by": str, "consider": list,
+}  # fmt: skip
 
 
 def read_cellxgene_json(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
