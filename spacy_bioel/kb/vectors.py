@@ -221,7 +221,7 @@ def rescored(
         millisecond per call.
     RETURNS (tuple): Rows and scores as in `ExactIndex.search`. Shape (n_queries, k) each.
     """
-    scores = np.full(rows.size, -np.inf, np.float32)
+    scores: FloatArray = np.full(rows.size, -np.inf, np.float32)
     # Sums of products are whole numbers that float64 represents exactly.
     largest = _EXACT_LIMIT // (_LARGEST * queries.shape[1])
     whole, step = whole_numbers(queries.astype(np.float64), largest=largest)
