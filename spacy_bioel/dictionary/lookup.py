@@ -186,13 +186,12 @@ class DictionaryLookup:
 
     def _forms_of(self, doc: Doc, *, forms_of: FormsOf) -> LongForms:
         text = text_of(doc)
-        return self._broken_words(doc) | self.written_forms.find(text) | forms_of(doc)
-
-    def _broken_words(self, doc: Doc) -> dict[str, str]:
-        """Return the words of names that a hyphen breaks at the end of a line."""
-        text = text_of(doc)
-        broken = ((text[start:end], whole) for start, end, whole in broken_words(text))
-        return {word: whole for word, whole in broken if stem_of(whole.lower()) in self._stems}
+        broken = {
+            text[start:end]: whole
+            for start, end, whole in broken_words(text)
+            if stem_of(whole.lower()) in self._stems
+        }
+        return broken | self.written_forms.find(text) | forms_of(doc)
 
     def corrected_word(self, word: str) -> str:
         """Return the correct form of a misspelled word, and any other word unchanged."""
@@ -425,11 +424,11 @@ def _most_similar_name(kb: KnowledgeBase, bags: BagsOfWords, string: str, bag: i
         # "Lungs" means the concept "lung", although "pair of lungs" has the synonym "lungs".
         singular = _singular_words(name)
         preferred = _are_preferred(kb, np.array(rows)).tolist()
-        candidates = []
-        for i, other in enumerate(names):
-            is_singular_preferred = preferred[i] and _singular_words(other) == singular
-            candidates.append((not is_singular_preferred, differences[i], rows[i], other))
-        _, _, row, name = min(candidates)
+        columns = zip(preferred, differences, rows, names, strict=True)
+        _, _, row, name = min(
+            (not (is_preferred and _singular_words(other) == singular), kind, row, other)
+            for is_preferred, kind, row, other in columns
+        )
     if difference == _OTHER_MEANING:
         return NameMatch(-1, _OTHER_MEANING)
     content_words = [word for word in words if word not in LINKING_WORDS] or words

@@ -198,8 +198,7 @@ def annotation_rate(string: str, label: str, kinds: Sequence[str]) -> float:
 def annotation_counts(string: str, label: str) -> tuple[int, int]:
     """Return how often a normalised string is annotated with a label in the training texts, and how
     often it occurs in them."""
-    strings = _annotation_counts_and_rates()["strings"].get(label, {})
-    n_marked, n = strings.get(string, (0, 0))
+    n_marked, n = _annotation_counts_and_rates()["strings"].get(label, {}).get(string, (0, 0))
     return n_marked, n
 
 
@@ -352,11 +351,6 @@ def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
     return KeyMasks(keys[starts], np.bitwise_or.reduceat(masks, starts))
 
 
-def _may_contain(label: str) -> tuple[str, ...]:
-    """Return the labels of mentions that a name may contain: "insulin glargine" has a gene."""
-    return (label, GENE) if label in (CHEMICAL, "Disease") else (label,)
-
-
 def _missed_names(
     kbs: Mapping[str, KnowledgeBase],
     spans: FoundSpans,
@@ -384,6 +378,8 @@ def _missed_names(
         if nil and not hiding:
             continue
         near -= hiding
+        # "Insulin glargine" has a gene.
+        inside = (label, GENE) if label in (CHEMICAL, "Disease") else (label,)
         if len(labels) > 1:
             reason = f"a name of {' and '.join(labels)}"
         elif spans.excluded and on_one_line(text.lower()) in spans.excluded:
@@ -391,7 +387,7 @@ def _missed_names(
         elif text in defined and not _are_synonyms(kbs[label], text, defined[text]):
             reason = f"a short form of {defined[text]}"
         elif not mention_label and any(
-            s[0] < start or s[1] > end or s[2] not in _may_contain(label) for s in near
+            s[0] < start or s[1] > end or s[2] not in inside for s in near
         ):
             reason = "overlaps a mention"
         names.append(NameInText(start, end, label, text, reason))
