@@ -164,9 +164,8 @@ def add_usual_names(doc: Doc, found: FoundSpans) -> None:
         is_other = name in long_forms(doc) or text.startswith((" receptor", "-receptor"), end)
         if any(s[2] == GENE for s in near) or not is_same or is_other:
             continue
-        if usual.needs_context or near:
-            if not is_beside_gene_words(text, start, end):
-                continue
+        if (usual.needs_context or near) and not is_beside_gene_words(text, start, end):
+            continue
         added.append((span.start, span.end, GENE, RULE_PROBABILITY))
     for scored in found.spans:
         if scored[2] == GENE and scored[3] < 1:
