@@ -230,11 +230,11 @@ class UnambiguousNames:
     def __init__(self, vocabularies: Vocabularies) -> None:
         self.labels = tuple(vocabularies)
         self._kbs = {label: kb for label, (kb, _) in vocabularies.items()}
-        masks = []
-        for kb in dict.fromkeys(self._kbs.values()):
-            name_labels = _labels_of_names(kb, vocabularies)
-            masks.append((kb.name_keys, name_labels[kb.name_key_rows]))
-        self._gazetteer = Gazetteer(_merge_masks(masks), KeyMasks.empty())
+        kbs = dict.fromkeys(self._kbs.values())
+        tables = [
+            (kb.name_keys, _labels_of_names(kb, vocabularies)[kb.name_key_rows]) for kb in kbs
+        ]
+        self._gazetteer = Gazetteer(_merge_masks(tables), KeyMasks.empty())
         self._verdicts: dict[NameString, Verdict] = {}
 
     def propose(self, found: Sequence[FoundSpans], nil: Sequence[Collection[SpanKey]] = ()) -> None:
@@ -343,8 +343,7 @@ def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
     """Merge tables of sorted keys; identical keys get the bits in any of their masks."""
     if not tables:
         return KeyMasks.empty()
-    keys = np.concatenate([table_keys for table_keys, _ in tables])
-    masks = np.concatenate([table_masks for _, table_masks in tables])
+    keys, masks = (np.concatenate(column) for column in zip(*tables, strict=True))
     order = np.argsort(keys, kind="stable")
     keys, masks = keys[order], masks[order]
     starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])

@@ -248,7 +248,10 @@ class Genes(EntityRules):
         return f"{sentence}this {type_name} belongs to {'another' if others else 'this'} organism."
 
 
-create_genes_v1 = Genes  # registered as `spacy-bioel.Genes.v1`
+def create_genes_v1(*, usual_names: bool = True, other_organisms: bool = True) -> Genes:
+    """Registered as `spacy-bioel.Genes.v1`; takes the same arguments as `Genes`."""
+    # A function, because the types of a class's arguments would not be checked.
+    return Genes(usual_names=usual_names, other_organisms=other_organisms)
 
 
 def _organisms_in(links: Sequence[tuple[Span, Link]], text: str) -> dict[str, list[str]]:
