@@ -202,19 +202,10 @@ def annotation_counts(string: str, label: str) -> tuple[int, int]:
     return n_marked, n
 
 
-class NameInText(NamedTuple):
-    """A name in a document: its tokens [start, end), its label, its spelling in the text or in the
-    knowledge base, and the reason why it is not a mention, or ""."""
-
-    start: int
-    end: int
-    label: str
-    name: str
-    reason: str
-
-
 # A name as written in a text, its label, and whether the whole text is in capitals.
 NameString = tuple[str, str, bool]
+# A name's tokens [start, end), its string, and a reason in its text why it is not a mention, or "".
+NameInText = tuple[int, int, NameString, str]
 Verdict = tuple[str, str]  # spelling in the knowledge base, and why it is not a mention, or ""
 LabelledSpans = dict[tuple[int, int], list[str]]  # the labels of names, by start and end token
 Vocabularies = Mapping[str, tuple[KnowledgeBase, BoolArray | None]]
@@ -247,21 +238,17 @@ class UnambiguousNames:
         missed = partial(_missed_names, self._kbs)
         nil = nil or [()] * len(docs)
         names_in_docs = list(map(missed, found, self.longest(docs), nil))
-        strings_in_docs = []
-        for doc, names in zip(docs, names_in_docs, strict=True):
-            in_capitals = is_in_capitals(text_of(doc))
-            strings_in_docs.append([(name.name, name.label, in_capitals) for name in names])
-        verdicts = self._judge(dict.fromkeys(chain.from_iterable(strings_in_docs)))
-        in_docs = zip(found, names_in_docs, strings_in_docs, strict=True)
-        for of_doc, names, strings in in_docs:
-            for name, string in zip(names, strings, strict=True):
-                spelling, reason = verdicts[string]
-                place = name.start, name.end
-                if reason := name.reason or reason:
-                    of_doc.reject((*place, name.label, 0.0), reason, spelling)
+        all_names = chain.from_iterable(names_in_docs)
+        verdicts = self._judge(dict.fromkeys(string for _, _, string, _ in all_names))
+        for of_doc, names in zip(found, names_in_docs, strict=True):
+            for start, end, string, why_not in names:
+                (spelling, verdict), (_, label, _) = verdicts[string], string
+                if reason := why_not or verdict:
+                    of_doc.reject((start, end, label, 0.0), reason, spelling)
                 else:
-                    of_doc.drop(of_doc.overlapping(*place), "overlaps a name in the knowledge base")
-                    of_doc.add((*place, name.label, 1.0), _UNAMBIGUOUS, name=spelling)
+                    near = of_doc.overlapping(start, end)
+                    of_doc.drop(near, "overlaps a name in the knowledge base")
+                    of_doc.add((start, end, label, 1.0), _UNAMBIGUOUS, name=spelling)
 
     def longest(self, docs: Sequence[Doc]) -> list[LabelledSpans]:
         """Find the longest names in each document: the start token, the end token (exclusive) and
@@ -359,7 +346,7 @@ def _missed_names(
     """Return the names in a document that are not mentions yet, and reasons found in its text."""
     doc, label_of_span = spans.doc, {s[:2]: s[2] for s in spans.spans}
     span_of_token = {i: span for span in spans.spans for i in range(*span[:2])}
-    defined, names = long_forms(doc), []
+    defined, in_capitals, names = long_forms(doc), is_in_capitals(text_of(doc)), []
     in_order = sorted(longest.items())
     texts = texts_of(doc, [(*tokens, "", 0.0) for tokens, _ in in_order])
     for ((start, end), labels), text in zip(in_order, texts, strict=True):
@@ -389,7 +376,7 @@ def _missed_names(
             s[0] < start or s[1] > end or s[2] not in inside for s in near
         ):
             reason = "overlaps a mention"
-        names.append(NameInText(start, end, label, text, reason))
+        names.append((start, end, (text, label, in_capitals), reason))
     return names
 
 

@@ -190,7 +190,7 @@ class TokenReader(nn.Module):
     def read(self, tokens: Tensor, spans: Tensor, words: Tensor) -> Tensor:
         """Add the embeddings of gazetteer matches to the token vectors.
 
-        tokens (Tensor): Vectors of all tokens, at least one. Shape (n_tokens, width).
+        tokens (Tensor): Vectors of all tokens. Shape (n_tokens, width).
         spans (Tensor): Gazetteer matches as (start token, width - 1, feature). Shape (n, 3).
         words (Tensor): Gazetteer matches of single tokens as (token, feature). Shape (m, 2).
         RETURNS (Tensor): Shape (n_tokens, width).
@@ -223,8 +223,6 @@ class TagScorer(TokenReader):
         lengths (Tensor): Number of tokens of each document. Shape (n_docs,).
         RETURNS (Tensor): Logits. Shape (n_tokens, n_tags).
         """
-        if not len(tokens):
-            return tokens.new_zeros(0, self.output.out_features)
         return self.output(self.read(tokens, spans, words))
 
 
