@@ -160,9 +160,7 @@ class DictionaryLookup:
         if why_other is not None:
             _add_reasons(words, matched, why_other)
         kept = self._choose(matched, options)
-        names = self.kb.names.take(matched.rows[kept])
-        names_in_docs = zip(_scored_spans(words, matched, kept), names, strict=True)
-        for (doc_index, span), name in names_in_docs:
+        for doc_index, span, name in self._scored_spans(words, matched, kept):
             found[doc_index].add(span, stands_for=name)
         dropped = np.delete(np.arange(len(matched.rows)), kept)
         for doc_index, of_doc in enumerate(found):
@@ -330,6 +328,19 @@ class DictionaryLookup:
         probability[[bool(reason) for reason in reasons]] = 0.0
         return _spans_to_keep(spans, probability, options)
 
+    def _scored_spans(
+        self, words: WordTable, matched: MatchedNames, indices: IntArray
+    ) -> list[tuple[int, ScoredSpan, str]]:
+        """Return the document index and tokens of spans, which have no label, and their names."""
+        start, end = matched.spans.start[indices], matched.spans.end[indices]
+        doc_indices = words.doc[start]
+        first = words.token[start] - words.first_token[doc_indices]
+        last = words.token[end - 1] - words.first_token[doc_indices] + 1
+        columns = (doc_indices, first, last, matched.probability[indices])
+        names = self.kb.names.take(matched.rows[indices])
+        table = zip(*(column.tolist() for column in columns), names, strict=True)
+        return [(doc_index, (start, end, "", p), name) for doc_index, start, end, p, name in table]
+
     def _reasons(
         self,
         words: WordTable,
@@ -338,26 +349,12 @@ class DictionaryLookup:
         options: DictionarySettings,
     ) -> Iterator[SpanChange]:
         """Yield the spans that match a name but are not mentions, and why."""
-        names = self.kb.names.take(matched.rows[dropped])
-        spans = _scored_spans(words, matched, dropped)
-        for i, (_, span), name in zip(dropped.tolist(), spans, names, strict=True):
+        spans = self._scored_spans(words, matched, dropped)
+        for i, (_, span, name) in zip(dropped.tolist(), spans, strict=True):
             reason = "overlaps a longer or likelier name"
             if span[3] < options.threshold:
                 reason = f"below the threshold of {options.threshold:g}"
             yield SpanChange((span,), (), matched.reasons[i] or reason, name)
-
-
-def _scored_spans(
-    words: WordTable, matched: MatchedNames, indices: IntArray
-) -> list[tuple[int, ScoredSpan]]:
-    """Return the document index and tokens of spans that match a name; they have no label."""
-    start, end = matched.spans.start[indices], matched.spans.end[indices]
-    doc_indices = words.doc[start]
-    first = words.token[start] - words.first_token[doc_indices]
-    last = words.token[end - 1] - words.first_token[doc_indices] + 1
-    columns = (doc_indices, first, last, matched.probability[indices])
-    table = zip(*(column.tolist() for column in columns), strict=True)
-    return [(doc_index, (first, last, "", p)) for doc_index, first, last, p in table]
 
 
 def _add_reasons(words: WordTable, matched: MatchedNames, why_other: WhyOther) -> None:

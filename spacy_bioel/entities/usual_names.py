@@ -104,8 +104,7 @@ def _means_others(kb: KnowledgeBase, name: str, symbols: tuple[str, ...]) -> boo
         return False
     rows = kb.lookup_names([name])
     _, concepts, _ = kb.concepts_of_names(rows)
-    is_human = [HUMAN in kb.types_of(row) for row in concepts.tolist()]
-    human = concepts[np.array(is_human, dtype=bool)]
+    human = np.array([c for c in concepts.tolist() if HUMAN in kb.types_of(c)], dtype=np.int64)
     found = normalize_names(kb.names.take(kb.preferred_rows(human)))
     return tuple(found) != symbols and not (rows[0] >= 0 and kb.is_added[rows[0]])
 

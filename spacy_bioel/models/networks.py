@@ -151,10 +151,8 @@ class ResCNN(nn.Module):
         positions = torch.arange(len(name), device=lengths.device) - starts[name]
         x = self.project(self.embeddings(ids, positions))
         reach = max(self.widths) // 2
-        masks = []
-        for offset in range(-reach, reach + 1):
-            shifted = positions + offset
-            masks.append(((shifted >= 0) & (shifted < lengths[name]))[:, None].to(x.dtype))
+        shifted = [positions + offset for offset in range(-reach, reach + 1)]
+        masks = [((at >= 0) & (at < lengths[name]))[:, None].to(x.dtype) for at in shifted]
         for block in self.blocks:
             x = block(x, masks)
         if self.attention is None:
