@@ -173,11 +173,11 @@ class DictionaryLookup:
     ) -> tuple[WordTable, SpanMatches]:
         """Read and correct the words in documents, and look up all spans that may be names."""
         words = read_words(docs, stem_key, partial(self._forms_of, forms_of=forms_of))
-        if options.typos:
-            words.corrected = tuple(map(self.corrected_word, words.forms))
-            for form, corrected in enumerate(words.corrected):
-                if corrected != words.forms[form]:
-                    words.keys[(words.form == form) & ~words.is_short_form] = stem_key(corrected)
+        correct = self.corrected_word if options.typos else str
+        words.corrected = tuple(map(correct, words.forms))
+        for form, corrected in enumerate(words.corrected):
+            if corrected != words.forms[form]:
+                words.keys[(words.form == form) & ~words.is_short_form] = stem_key(corrected)
         is_known = [w in LINKING_WORDS or stem_of(w) in self._stems for w in words.corrected]
         known = np.array(is_known, dtype=bool)
         return words, find_span_matches(words, self.bags_of_words, known, inexact=options.variants)

@@ -56,7 +56,7 @@ class WordTable:
     first_token (IntArray): First token of each document. Shape (n_docs,).
     expanded (dict[int, list[str]]): For the first word of each expanded short form, the words of
         the long form; for its other words, an empty list.
-    corrected (tuple[str, ...]): Each form after spelling correction.
+    corrected (tuple[str, ...]): Each form after spelling correction; set by the caller.
     """
 
     docs: Sequence[Doc]
@@ -74,9 +74,6 @@ class WordTable:
     first_token: IntArray
     expanded: dict[int, list[str]] = field(default_factory=dict)
     corrected: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        self.corrected = self.forms
 
     def __len__(self) -> int:
         return len(self.form)
@@ -240,9 +237,6 @@ class SpanMatches:
     bag: IntArray
     replaced: IntArray
     substitute: IntArray
-
-    def __len__(self) -> int:
-        return len(self.start)
 
     def take(self, rows: NDArray) -> SpanMatches:
         return SpanMatches(*(column[rows] for column in vars(self).values()))
