@@ -160,9 +160,7 @@ class DictionaryLookup:
         if why_other is not None:
             _add_reasons(words, matched, why_other)
         kept = self._choose(matched, options)
-        names = self.kb.names.take(matched.rows[kept])
-        names_in_docs = zip(_scored_spans(words, matched, kept), names, strict=True)
-        for (doc_index, span), name in names_in_docs:
+        for doc_index, span, name in self._scored_spans(words, matched, kept):
             found[doc_index].add(span, stands_for=name)
         dropped = np.delete(np.arange(len(matched.rows)), kept)
         for doc_index, of_doc in enumerate(found):
@@ -175,24 +173,23 @@ class DictionaryLookup:
     ) -> tuple[WordTable, SpanMatches]:
         """Read and correct the words in documents, and look up all spans that may be names."""
         words = read_words(docs, stem_key, partial(self._forms_of, forms_of=forms_of))
-        if options.typos:
-            words.corrected = tuple(map(self.corrected_word, words.forms))
-            for form, corrected in enumerate(words.corrected):
-                if corrected != words.forms[form]:
-                    words.keys[(words.form == form) & ~words.is_short_form] = stem_key(corrected)
+        correct = self.corrected_word if options.typos else str
+        words.corrected = tuple(map(correct, words.forms))
+        for form, corrected in enumerate(words.corrected):
+            if corrected != words.forms[form]:
+                words.keys[(words.form == form) & ~words.is_short_form] = stem_key(corrected)
         is_known = [w in LINKING_WORDS or stem_of(w) in self._stems for w in words.corrected]
         known = np.array(is_known, dtype=bool)
         return words, find_span_matches(words, self.bags_of_words, known, inexact=options.variants)
 
     def _forms_of(self, doc: Doc, *, forms_of: FormsOf) -> LongForms:
         text = text_of(doc)
-        return self._broken_words(doc) | self.written_forms.find(text) | forms_of(doc)
-
-    def _broken_words(self, doc: Doc) -> dict[str, str]:
-        """Return the words of names that a hyphen breaks at the end of a line."""
-        text = text_of(doc)
-        broken = ((text[start:end], whole) for start, end, whole in broken_words(text))
-        return {word: whole for word, whole in broken if stem_of(whole.lower()) in self._stems}
+        broken = {
+            text[start:end]: whole
+            for start, end, whole in broken_words(text)
+            if stem_of(whole.lower()) in self._stems
+        }
+        return broken | self.written_forms.find(text) | forms_of(doc)
 
     def corrected_word(self, word: str) -> str:
         """Return the correct form of a misspelled word, and any other word unchanged."""
@@ -331,6 +328,19 @@ class DictionaryLookup:
         probability[[bool(reason) for reason in reasons]] = 0.0
         return _spans_to_keep(spans, probability, options)
 
+    def _scored_spans(
+        self, words: WordTable, matched: MatchedNames, indices: IntArray
+    ) -> list[tuple[int, ScoredSpan, str]]:
+        """Return the document index and tokens of spans, which have no label, and their names."""
+        start, end = matched.spans.start[indices], matched.spans.end[indices]
+        doc_indices = words.doc[start]
+        first = words.token[start] - words.first_token[doc_indices]
+        last = words.token[end - 1] - words.first_token[doc_indices] + 1
+        columns = (doc_indices, first, last, matched.probability[indices])
+        names = self.kb.names.take(matched.rows[indices])
+        table = zip(*(column.tolist() for column in columns), names, strict=True)
+        return [(doc_index, (start, end, "", p), name) for doc_index, start, end, p, name in table]
+
     def _reasons(
         self,
         words: WordTable,
@@ -339,26 +349,12 @@ class DictionaryLookup:
         options: DictionarySettings,
     ) -> Iterator[SpanChange]:
         """Yield the spans that match a name but are not mentions, and why."""
-        names = self.kb.names.take(matched.rows[dropped])
-        spans = _scored_spans(words, matched, dropped)
-        for i, (_, span), name in zip(dropped.tolist(), spans, names, strict=True):
+        spans = self._scored_spans(words, matched, dropped)
+        for i, (_, span, name) in zip(dropped.tolist(), spans, strict=True):
             reason = "overlaps a longer or likelier name"
             if span[3] < options.threshold:
                 reason = f"below the threshold of {options.threshold:g}"
             yield SpanChange((span,), (), matched.reasons[i] or reason, name)
-
-
-def _scored_spans(
-    words: WordTable, matched: MatchedNames, indices: IntArray
-) -> list[tuple[int, ScoredSpan]]:
-    """Return the document index and tokens of spans that match a name; they have no label."""
-    start, end = matched.spans.start[indices], matched.spans.end[indices]
-    doc_indices = words.doc[start]
-    first = words.token[start] - words.first_token[doc_indices]
-    last = words.token[end - 1] - words.first_token[doc_indices] + 1
-    columns = (doc_indices, first, last, matched.probability[indices])
-    table = zip(*(column.tolist() for column in columns), strict=True)
-    return [(doc_index, (first, last, "", p)) for doc_index, first, last, p in table]
 
 
 def _add_reasons(words: WordTable, matched: MatchedNames, why_other: WhyOther) -> None:
@@ -425,11 +421,11 @@ def _most_similar_name(kb: KnowledgeBase, bags: BagsOfWords, string: str, bag: i
         # "Lungs" means the concept "lung", although "pair of lungs" has the synonym "lungs".
         singular = _singular_words(name)
         preferred = _are_preferred(kb, np.array(rows)).tolist()
-        candidates = []
-        for i, other in enumerate(names):
-            is_singular_preferred = preferred[i] and _singular_words(other) == singular
-            candidates.append((not is_singular_preferred, differences[i], rows[i], other))
-        _, _, row, name = min(candidates)
+        columns = zip(preferred, differences, rows, names, strict=True)
+        _, _, row, name = min(
+            (not (is_preferred and _singular_words(other) == singular), kind, row, other)
+            for is_preferred, kind, row, other in columns
+        )
     if difference == _OTHER_MEANING:
         return NameMatch(-1, _OTHER_MEANING)
     content_words = [word for word in words if word not in LINKING_WORDS] or words

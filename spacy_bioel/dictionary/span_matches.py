@@ -56,7 +56,7 @@ class WordTable:
     first_token (IntArray): First token of each document. Shape (n_docs,).
     expanded (dict[int, list[str]]): For the first word of each expanded short form, the words of
         the long form; for its other words, an empty list.
-    corrected (tuple[str, ...]): Each form after spelling correction.
+    corrected (tuple[str, ...]): Each form after spelling correction; set by the caller.
     """
 
     docs: Sequence[Doc]
@@ -74,9 +74,6 @@ class WordTable:
     first_token: IntArray
     expanded: dict[int, list[str]] = field(default_factory=dict)
     corrected: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        self.corrected = self.forms
 
     def __len__(self) -> int:
         return len(self.form)
@@ -241,9 +238,6 @@ class SpanMatches:
     replaced: IntArray
     substitute: IntArray
 
-    def __len__(self) -> int:
-        return len(self.start)
-
     def take(self, rows: NDArray) -> SpanMatches:
         return SpanMatches(*(column[rows] for column in vars(self).values()))
 
@@ -298,14 +292,12 @@ def _spans_of_known_words(words: WordTable, known: BoolArray) -> IntArray:
 def _spans_of_long_names(words: WordTable, bags: BagsOfWords, sums: KeyArray) -> IntArray:
     """Return the spans of more than MAX_WORDS words that start like a name. Shape (2, n)."""
     max_width = bags.long.find(sums[MAX_WORDS:] - sums[:-MAX_WORDS]).astype(np.int64)
-    spans = []
-    for start in np.flatnonzero(max_width).tolist():
-        last_end = min(start + int(max_width[start]), len(words))
-        for end in range(start + MAX_WORDS + 1, last_end + 1):
-            is_in_doc = words.doc[start] == words.doc[end - 1]
-            if is_in_doc and words.can_begin[start] and words.can_end[end - 1]:
-                spans.append((start, end))
-    return np.array(spans, dtype=np.int64).reshape(-1, 2).T
+    first = np.flatnonzero(max_width)
+    n_longer = np.minimum(max_width[first], len(words) - first) - MAX_WORDS
+    start = np.repeat(first, n_longer)
+    end = entries_of(first + MAX_WORDS + 1, n_longer)[1]
+    kept = words.can_begin[start] & words.can_end[end - 1]
+    return np.stack([start, end])[:, kept & (words.doc[start] == words.doc[end - 1])]
 
 
 def _substituted_matches(

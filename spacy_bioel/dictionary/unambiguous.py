@@ -198,24 +198,14 @@ def annotation_rate(string: str, label: str, kinds: Sequence[str]) -> float:
 def annotation_counts(string: str, label: str) -> tuple[int, int]:
     """Return how often a normalised string is annotated with a label in the training texts, and how
     often it occurs in them."""
-    strings = _annotation_counts_and_rates()["strings"].get(label, {})
-    n_marked, n = strings.get(string, (0, 0))
+    n_marked, n = _annotation_counts_and_rates()["strings"].get(label, {}).get(string, (0, 0))
     return n_marked, n
-
-
-class NameInText(NamedTuple):
-    """A name in a document: its tokens [start, end), its label, its spelling in the text or in the
-    knowledge base, and the reason why it is not a mention, or ""."""
-
-    start: int
-    end: int
-    label: str
-    name: str
-    reason: str
 
 
 # A name as written in a text, its label, and whether the whole text is in capitals.
 NameString = tuple[str, str, bool]
+# A name's tokens [start, end), its string, and a reason in its text why it is not a mention, or "".
+NameInText = tuple[int, int, NameString, str]
 Verdict = tuple[str, str]  # spelling in the knowledge base, and why it is not a mention, or ""
 LabelledSpans = dict[tuple[int, int], list[str]]  # the labels of names, by start and end token
 Vocabularies = Mapping[str, tuple[KnowledgeBase, BoolArray | None]]
@@ -231,11 +221,11 @@ class UnambiguousNames:
     def __init__(self, vocabularies: Vocabularies) -> None:
         self.labels = tuple(vocabularies)
         self._kbs = {label: kb for label, (kb, _) in vocabularies.items()}
-        masks = []
-        for kb in dict.fromkeys(self._kbs.values()):
-            name_labels = _labels_of_names(kb, vocabularies)
-            masks.append((kb.name_keys, name_labels[kb.name_key_rows]))
-        self._gazetteer = Gazetteer(_merge_masks(masks), KeyMasks.empty())
+        kbs = dict.fromkeys(self._kbs.values())
+        tables = [
+            (kb.name_keys, _labels_of_names(kb, vocabularies)[kb.name_key_rows]) for kb in kbs
+        ]
+        self._gazetteer = Gazetteer(_merge_masks(tables), KeyMasks.empty())
         self._verdicts: dict[NameString, Verdict] = {}
 
     def propose(self, found: Sequence[FoundSpans], nil: Sequence[Collection[SpanKey]] = ()) -> None:
@@ -248,21 +238,17 @@ class UnambiguousNames:
         missed = partial(_missed_names, self._kbs)
         nil = nil or [()] * len(docs)
         names_in_docs = list(map(missed, found, self.longest(docs), nil))
-        strings_in_docs = []
-        for doc, names in zip(docs, names_in_docs, strict=True):
-            in_capitals = is_in_capitals(text_of(doc))
-            strings_in_docs.append([(name.name, name.label, in_capitals) for name in names])
-        verdicts = self._judge(dict.fromkeys(chain.from_iterable(strings_in_docs)))
-        in_docs = zip(found, names_in_docs, strings_in_docs, strict=True)
-        for of_doc, names, strings in in_docs:
-            for name, string in zip(names, strings, strict=True):
-                spelling, reason = verdicts[string]
-                place = name.start, name.end
-                if reason := name.reason or reason:
-                    of_doc.reject((*place, name.label, 0.0), reason, spelling)
+        all_names = chain.from_iterable(names_in_docs)
+        verdicts = self._judge(dict.fromkeys(string for _, _, string, _ in all_names))
+        for of_doc, names in zip(found, names_in_docs, strict=True):
+            for start, end, string, why_not in names:
+                (spelling, verdict), (_, label, _) = verdicts[string], string
+                if reason := why_not or verdict:
+                    of_doc.reject((start, end, label, 0.0), reason, spelling)
                 else:
-                    of_doc.drop(of_doc.overlapping(*place), "overlaps a name in the knowledge base")
-                    of_doc.add((*place, name.label, 1.0), _UNAMBIGUOUS, name=spelling)
+                    near = of_doc.overlapping(start, end)
+                    of_doc.drop(near, "overlaps a name in the knowledge base")
+                    of_doc.add((start, end, label, 1.0), _UNAMBIGUOUS, name=spelling)
 
     def longest(self, docs: Sequence[Doc]) -> list[LabelledSpans]:
         """Find the longest names in each document: the start token, the end token (exclusive) and
@@ -344,17 +330,11 @@ def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
     """Merge tables of sorted keys; identical keys get the bits in any of their masks."""
     if not tables:
         return KeyMasks.empty()
-    keys = np.concatenate([table_keys for table_keys, _ in tables])
-    masks = np.concatenate([table_masks for _, table_masks in tables])
+    keys, masks = (np.concatenate(column) for column in zip(*tables, strict=True))
     order = np.argsort(keys, kind="stable")
     keys, masks = keys[order], masks[order]
     starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
     return KeyMasks(keys[starts], np.bitwise_or.reduceat(masks, starts))
-
-
-def _may_contain(label: str) -> tuple[str, ...]:
-    """Return the labels of mentions that a name may contain: "insulin glargine" has a gene."""
-    return (label, GENE) if label in (CHEMICAL, "Disease") else (label,)
 
 
 def _missed_names(
@@ -366,7 +346,7 @@ def _missed_names(
     """Return the names in a document that are not mentions yet, and reasons found in its text."""
     doc, label_of_span = spans.doc, {s[:2]: s[2] for s in spans.spans}
     span_of_token = {i: span for span in spans.spans for i in range(*span[:2])}
-    defined, names = long_forms(doc), []
+    defined, in_capitals, names = long_forms(doc), is_in_capitals(text_of(doc)), []
     in_order = sorted(longest.items())
     texts = texts_of(doc, [(*tokens, "", 0.0) for tokens, _ in in_order])
     for ((start, end), labels), text in zip(in_order, texts, strict=True):
@@ -384,6 +364,8 @@ def _missed_names(
         if nil and not hiding:
             continue
         near -= hiding
+        # "Insulin glargine" has a gene.
+        inside = (label, GENE) if label in (CHEMICAL, "Disease") else (label,)
         if len(labels) > 1:
             reason = f"a name of {' and '.join(labels)}"
         elif spans.excluded and on_one_line(text.lower()) in spans.excluded:
@@ -391,10 +373,10 @@ def _missed_names(
         elif text in defined and not _are_synonyms(kbs[label], text, defined[text]):
             reason = f"a short form of {defined[text]}"
         elif not mention_label and any(
-            s[0] < start or s[1] > end or s[2] not in _may_contain(label) for s in near
+            s[0] < start or s[1] > end or s[2] not in inside for s in near
         ):
             reason = "overlaps a mention"
-        names.append(NameInText(start, end, label, text, reason))
+        names.append((start, end, (text, label, in_capitals), reason))
     return names
 
 

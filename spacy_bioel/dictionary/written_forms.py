@@ -7,6 +7,7 @@ and spaces, in case, in Greek letters, and in "α" for "anti-".
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 
 import numpy as np
@@ -89,13 +90,10 @@ class WrittenForms:
 
     def __init__(self, kb: KnowledgeBase) -> None:
         names = kb.names.take(np.arange(kb.n_names)) if kb.n_names <= _MAX_NAMES else []
-        self._name_of: dict[str, str] = {}
-        ambiguous = set()
+        by_key: dict[str, set[str]] = defaultdict(set)
         for name in filter(is_code_name, names):
-            if self._name_of.setdefault(_letters_and_digits(name), name) != name:
-                ambiguous.add(_letters_and_digits(name))
-        for key in ambiguous:
-            del self._name_of[key]
+            by_key[_letters_and_digits(name)].add(name)
+        self._name_of = {key: name for key, (name, *others) in by_key.items() if not others}
         self._known = set(map(normalize_name, self._name_of.values()))
 
     def find(self, text: str) -> dict[str, str]:

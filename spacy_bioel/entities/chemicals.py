@@ -97,6 +97,4 @@ class Chemicals(EntityRules):
         return queries
 
 
-def create_chemicals_v1() -> Chemicals:
-    """Registered as `spacy-bioel.Chemicals.v1`."""
-    return Chemicals()
+create_chemicals_v1 = Chemicals  # registered as `spacy-bioel.Chemicals.v1`

@@ -15,9 +15,9 @@ from spacy_bioel.doc import text_of
 from spacy_bioel.entities import EntityRules
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.text.normalize import PREPOSITIONS, normalize_names
-from spacy_bioel.types import ScoredSpan
 
 _MAX_READINGS = 4
+_FAMILY_LABELS = frozenset({"Gene", "Disease", "Species"})
 _BRACKET_CONTENT = re.compile(r"\s?[(\[][^()\[\]]*[)\]]")
 _BRACKET_CHAR = re.compile(r"[()\[\]]")
 # Separators between parts. A comma separates parts only before white space: not in "1,2-xylene".
@@ -260,26 +260,16 @@ class Composites(EntityRules):
     mentions that name several concepts.
     """
 
-    _family_labels = frozenset({"Gene", "Disease", "Species"})
-
     def propose(self, docs: Sequence[Doc], spans: Sequence[FoundSpans]) -> None:
         for doc, of_doc in zip(docs, spans, strict=True):
             text = text_of(doc)
             for span in of_doc.spans:
-                if (end := self._end(doc, text, span)) != span[1]:
-                    whole, why = (span[0], end, *span[2:]), "widened to the whole composite"
-                    of_doc.add(whole, why, instead_of=[span])
-
-    def _end(self, doc: Doc, text: str, span: ScoredSpan) -> int:
-        """Return the end token of a mention, or of the composite that starts with it."""
-        start, end, label, _ = span
-        if label not in self._family_labels:
-            return end
-        start_char, end_char = doc[start].idx, doc[end - 1].idx + len(doc[end - 1])
-        if (new_end_char := end_with_members(text, start_char, end_char)) == end_char:
-            return end
-        whole = doc.char_span(start_char, new_end_char)
-        return end if whole is None else whole.end
+                if span[2] in _FAMILY_LABELS:
+                    start, end = doc[span[0]].idx, doc[span[1] - 1].idx + len(doc[span[1] - 1])
+                    new_end = end_with_members(text, start, end)
+                    if new_end != end and (whole := doc.char_span(start, new_end)) is not None:
+                        widened = span[0], whole.end, *span[2:]
+                        of_doc.add(widened, "widened to the whole composite", instead_of=[span])
 
     def prepare(self, batch: Batch) -> Sequence[Query]:
         if batch.n_parts:
@@ -292,6 +282,4 @@ class Composites(EntityRules):
         ]
 
 
-def create_composites_v1() -> Composites:
-    """Registered as `spacy-bioel.Composites.v1`."""
-    return Composites()
+create_composites_v1 = Composites  # registered as `spacy-bioel.Composites.v1`

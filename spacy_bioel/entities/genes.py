@@ -157,8 +157,7 @@ class Genes(EntityRules):
         return bool(why_not_name(text, kb.name(row), in_capitals=False, preferred=False))
 
     def prepare(self, batch: Batch) -> Sequence[Query]:
-        if self.knowledge is None:
-            return batch.queries
+        assert self.knowledge is not None
         if self.usual_names:
             batch = replace(batch, queries=usual_queries(batch, self.knowledge))
         return queries_of_genes(batch, self.knowledge)
@@ -251,6 +250,7 @@ class Genes(EntityRules):
 
 def create_genes_v1(*, usual_names: bool = True, other_organisms: bool = True) -> Genes:
     """Registered as `spacy-bioel.Genes.v1`; takes the same arguments as `Genes`."""
+    # A function, because the types of a class's arguments would not be checked.
     return Genes(usual_names=usual_names, other_organisms=other_organisms)
 
 
@@ -305,11 +305,6 @@ def other_spellings(name: str) -> list[str]:
     return [spelling for spelling in dict.fromkeys(spellings) if len(spelling) > 1]
 
 
-def has_organisms(kb: KnowledgeBase) -> bool:
-    """Whether the concepts of a knowledge base belong to organisms."""
-    return any(name.startswith(ORGANISM) for name in kb.type_names)
-
-
 def queries_of_genes(batch: Batch, knowledge: LinkerKnowledge) -> list[Query]:
     """Return the queries for mentions with all strings that `genes_by_organism` will ask for: known
     spellings, and the symbols of the genes with these names."""
@@ -352,14 +347,15 @@ def _orthologs_in(
             others = list(batch.candidates[index])
             found = genes_of.get(index) or SpeciesCandidates(always=[HUMAN], others=others)
             tables = orthologs_of(kb, organisms[batch.owners[index]])
-            result[index] = with_orthologs(found, tables, spellings, kb)
-    return {index: found for index, found in result.items() if found.genes}
+            if (found := with_orthologs(found, tables, spellings, kb)).genes:
+                result[index] = found
+    return result
 
 
 def _genes_by_kb(batch: Batch, knowledge: LinkerKnowledge) -> dict[KnowledgeBase, list[int]]:
     """Return the indices of the mentions for each knowledge base that has organisms."""
-    kbs = knowledge.linked_kbs(set(batch.labels))
-    kbs = {label: kb for label, kb in kbs.items() if has_organisms(kb)}
+    linked = knowledge.linked_kbs(set(batch.labels)).items()
+    kbs = {label: kb for label, kb in linked if any(t.startswith(ORGANISM) for t in kb.type_names)}
     indices: dict[KnowledgeBase, list[int]] = {}
     for index, label in enumerate(batch.labels):
         if label in kbs:

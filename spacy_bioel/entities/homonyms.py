@@ -126,9 +126,8 @@ class HomonymResolver:
         if name == gene.symbol or publications >= _MANY_PUBLICATIONS or name not in gene.short:
             return False
         words = document()
-        return not (gene.short - {name}) & words.short.keys() and (
-            self._coverage(gene, name, words) < _MIN_COVERAGE
-        )
+        has_other_name = bool(self.other_name(id, name, words))
+        return not has_other_name and self._coverage(gene, name, words) < _MIN_COVERAGE
 
     def other_name(self, id: str, mention: str, document: WordsOfDocument) -> str:
         """Return another one-word name that the document uses for a gene, or ""."""
@@ -136,12 +135,11 @@ class HomonymResolver:
         return document.short[min(others)] if others else ""
 
     def _log_odds(self, id: str, mention: str, document: WordsOfDocument) -> float:
-        names, name = self._names_of(id), _compact(mention)
-        has_other_name = bool((names.short - {name}) & document.short.keys())
+        names = self._names_of(id)
         return (
-            _OTHER_NAME_WEIGHT * has_other_name
+            _OTHER_NAME_WEIGHT * bool(self.other_name(id, mention, document))
             + _LONG_NAME_WEIGHT * self._coverage(names, mention, document)
-            + _HOMOLOG_NAME_WEIGHT * (name in names.homolog_names)
+            + _HOMOLOG_NAME_WEIGHT * (_compact(mention) in names.homolog_names)
             + _PUBLICATIONS_WEIGHT * max(names.publications, _FEW_PUBLICATIONS)
         )
 

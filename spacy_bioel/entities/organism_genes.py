@@ -114,10 +114,8 @@ def _is_named_gene(text: str, start: int, end: int, starts: set[int], ends: set[
     """Whether a common word has a capital within a sentence, or words for genes beside it, or a
     gene in the same list."""
     before = text[max(0, start - 2) : start].rstrip()[-1:]
-    is_capitalised = text[start].isupper() and (
-        before.isalpha() or before in {",", ";"} or _VERB_OF_GENE.match(text, end) is not None
-    )
-    is_capitalised = is_capitalised and not _LONGER_NAME.match(text, end)
+    is_marked = before.isalpha() or before in {",", ";"} or _VERB_OF_GENE.match(text, end)
+    is_capitalised = text[start].isupper() and is_marked and not _LONGER_NAME.match(text, end)
     if is_capitalised or is_beside_gene_words(text, start, end):
         return True
     after = _BEFORE_GENE_IN_LIST.match(text, end)

@@ -53,13 +53,11 @@ def forms_in(text: str, forms: Mapping[str, _LongForm]) -> dict[str, _LongForm]:
 
 def first_known(kb: KnowledgeBase, names: str) -> str:
     """Return the first of names separated by "|" that is in a knowledge base, or else the first."""
+    if "|" not in names:
+        return names
     alternatives = names.split("|")
-    if len(alternatives) > 1:
-        rows = kb.lookup_names(normalize_names(alternatives))
-        for name, row in zip(alternatives, rows, strict=True):
-            if row >= 0:
-                return name
-    return alternatives[0]
+    known = kb.lookup_names(normalize_names(alternatives)) >= 0
+    return alternatives[known.argmax()]
 
 
 def shorthand_for(
@@ -123,6 +121,4 @@ class Shorthand(EntityRules):
         return string if is_name or string in self.knowledge.seen else whole
 
 
-def create_shorthand_v1() -> Shorthand:
-    """Registered as `spacy-bioel.Shorthand.v1`."""
-    return Shorthand()
+create_shorthand_v1 = Shorthand  # registered as `spacy-bioel.Shorthand.v1`

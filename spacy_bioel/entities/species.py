@@ -261,11 +261,11 @@ def organism_table(
     documents = _named_organisms_of(batch, places, n_cell_lines)
     named = {id for places_of_doc in places.values() for _, _, id in places_of_doc}
     microbes = {id for id in named if is_microbe(kb, id)}
-    host_places = {}
-    for owner, places_of_doc in places.items():
-        hosts = [place for place in places_of_doc if place[2] not in microbes]
-        if len(hosts) < len(places_of_doc):
-            host_places[owner] = hosts
+    host_places = {
+        owner: [place for place in places_of_doc if place[2] not in microbes]
+        for owner, places_of_doc in places.items()
+        if any(id in microbes for *_, id in places_of_doc)
+    }
     host_documents = documents | _named_organisms_of(batch, host_places, n_cell_lines)
 
     # The number of gene mentions by organism in each document and sentence, with the total under
@@ -431,11 +431,8 @@ def _named_organisms_of(
 def is_microbe(kb: KnowledgeBase, organism: str) -> bool:
     """Whether an organism is a microbe (a virus, bacterium or archaeon), which lives in a host."""
     # The parts' types are memory-mapped; a joined knowledge base would have to compute its types.
-    for part in parts_of(kb):
-        row = part.find(organism)
-        if row >= 0 and not MICROBES.isdisjoint(part.types_of(row)):
-            return True
-    return False
+    rows = ((part, part.find(organism)) for part in parts_of(kb))
+    return any(row >= 0 and not MICROBES.isdisjoint(part.types_of(row)) for part, row in rows)
 
 
 def _wholes(batch: Batch) -> list[Span]:

@@ -104,8 +104,7 @@ def _means_others(kb: KnowledgeBase, name: str, symbols: tuple[str, ...]) -> boo
         return False
     rows = kb.lookup_names([name])
     _, concepts, _ = kb.concepts_of_names(rows)
-    is_human = [HUMAN in kb.types_of(row) for row in concepts.tolist()]
-    human = concepts[np.array(is_human, dtype=bool)]
+    human = np.array([c for c in concepts.tolist() if HUMAN in kb.types_of(c)], dtype=np.int64)
     found = normalize_names(kb.names.take(kb.preferred_rows(human)))
     return tuple(found) != symbols and not (rows[0] >= 0 and kb.is_added[rows[0]])
 
@@ -164,9 +163,8 @@ def add_usual_names(doc: Doc, found: FoundSpans) -> None:
         is_other = name in long_forms(doc) or text.startswith((" receptor", "-receptor"), end)
         if any(s[2] == GENE for s in near) or not is_same or is_other:
             continue
-        if usual.needs_context or near:
-            if not is_beside_gene_words(text, start, end):
-                continue
+        if (usual.needs_context or near) and not is_beside_gene_words(text, start, end):
+            continue
         added.append((span.start, span.end, GENE, RULE_PROBABILITY))
     for scored in found.spans:
         if scored[2] == GENE and scored[3] < 1:

@@ -74,9 +74,8 @@ class Variant:
     @property
     def hgvs(self) -> str | None:
         """The HGVS form without a reference sequence; None if the text lacks necessary details."""
-        if not (self.position and self.level) or self.position.startswith("CODON"):
-            return None
-        if self.kind == "Allele":
+        is_placed = self.position and self.level and not self.position.startswith("CODON")
+        if not is_placed or self.kind == "Allele":
             return None
         if self.kind in _HGVS_KINDS and self.level != "p" and not self.has_level:
             return None  # "185delAG" is c.68_69del in today's numbering

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -95,30 +95,23 @@ class Variants(EntityRules):
 
     def _id_in_kb(self, text: str, place: tuple[int, int], genes: VariantGenes) -> str:
         """Return the knowledge base's id for the change and gene of a mention, or ""."""
-        kb = self.knowledge.kb if self.knowledge else None
-        if kb is None or VARIANT not in kb.type_names:
-            return ""
-        variant = read_variant(text, *place)
-        if variant is None or not variant.hgvs:
-            return ""
-        return kb.canonical(f"{genes.of(*place)}:{variant.hgvs}")
+        assert self.knowledge is not None
+        kb = self.knowledge.kb
+        variant = read_variant(text, *place) if VARIANT in kb.type_names else None
+        hgvs = variant.hgvs if variant else None
+        return kb.canonical(f"{genes.of(*place)}:{hgvs}") if hgvs else ""
 
     def facts(self, batch: Batch) -> list[Mapping[str, Any]]:
-        links_of: dict[int, list[Link]] = {}
-        for owner, link in zip(batch.owners, batch.links, strict=True):
-            links_of.setdefault(owner, []).append(link)
-        genes_of: dict[int, VariantGenes] = {}
+        texts, links_of = [text_of(doc) for doc in batch.docs], batch.links_of_docs()
+        genes_of = cache(lambda owner: VariantGenes(texts[owner], links_of[owner]))
         facts: list[Mapping[str, Any]] = []
         for owner, link in zip(batch.owners, batch.links, strict=True):
             if link.label != VARIANT:
                 facts.append({})
                 continue
-            text = text_of(batch.docs[owner])
-            if owner not in genes_of:
-                genes_of[owner] = VariantGenes(text, links_of[owner])
-            variant = read_variant(text, link.start, link.end)
+            variant = read_variant(texts[owner], link.start, link.end)
             hgvs, component = (variant.hgvs, variant.component) if variant else (None, None)
-            gene = genes_of[owner].of(link.start, link.end)
+            gene = genes_of(owner).of(link.start, link.end)
             facts.append({"hgvs": hgvs, "component": component, "gene": gene})
         return facts
 
@@ -130,9 +123,7 @@ class Variants(EntityRules):
 _MAX_SHORT_CODE = 8  # "A20140G"
 
 
-def create_variants_v1() -> Variants:
-    """Registered as `spacy-bioel.Variants.v1`."""
-    return Variants()
+create_variants_v1 = Variants  # registered as `spacy-bioel.Variants.v1`
 
 
 def _add_variants(doc: Doc, found: FoundSpans) -> None:

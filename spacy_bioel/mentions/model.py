@@ -344,9 +344,7 @@ def decode_bilou(logits: FloatArray, lengths: IntArray) -> tuple[IntArray, Doubl
     # The added element allows a mention to end with the last token. Legal mentions have no gaps.
     tag_probability = np.append(np.exp(scores[np.arange(len(tags)), tags]), 1.0)
     borders = np.stack([start, end], axis=1)
-    lowest = np.zeros(0)
-    if len(start):
-        lowest = np.minimum.reduceat(tag_probability, borders.ravel())[::2]
+    lowest = np.minimum.reduceat(tag_probability, borders.ravel())[::2]
     doc_index = np.repeat(np.arange(len(lengths)), lengths)
     n_repaired = np.bincount(doc_index, tags != scores.argmax(axis=1), minlength=len(lengths))
     return borders, lowest, n_repaired.astype(np.int64)

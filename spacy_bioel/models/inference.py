@@ -458,7 +458,8 @@ def _layer_functions(layer: Model, quantized: bool) -> Layers:
     if kind == _RESIDUAL:
         return [partial(_residual, _layer_functions(layer.layers[0], quantized))]
     if kind == _EXPAND_WINDOW:
-        return [partial(_window, layer.attrs["window_size"])]
+        windows: Any = layer.ops.seq2col
+        return [partial(windows, nW=layer.attrs["window_size"])]
     if kind == _LAYER_NORM:
         return [partial(layer_norm, gain=parameters[0], bias=parameters[1], epsilon=1e-8)]
     if kind == _MAXOUT:  # piece by piece
@@ -476,14 +477,6 @@ def _apply(functions: Sequence[ArrayFunction], x: FloatArray) -> FloatArray:
 def _residual(functions: Sequence[ArrayFunction], x: FloatArray) -> FloatArray:
     y = _apply(functions, x)
     return np.add(y, x, out=y)
-
-
-def _window(size: int, x: FloatArray) -> FloatArray:
-    """View each row with its neighbours, zero-padded. Shape (n, (2 * size + 1) * d)."""
-    n, d = x.shape
-    padded = np.zeros((n + 2 * size, d), np.float32)
-    padded[size : n + size] = x
-    return sliding_window_view(padded.ravel(), (2 * size + 1) * d)[::d]
 
 
 def _maxout(weight: Matrix, bias: FloatArray, n_pieces: int, x: FloatArray) -> FloatArray:

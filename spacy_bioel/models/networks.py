@@ -151,10 +151,8 @@ class ResCNN(nn.Module):
         positions = torch.arange(len(name), device=lengths.device) - starts[name]
         x = self.project(self.embeddings(ids, positions))
         reach = max(self.widths) // 2
-        masks = []
-        for offset in range(-reach, reach + 1):
-            shifted = positions + offset
-            masks.append(((shifted >= 0) & (shifted < lengths[name]))[:, None].to(x.dtype))
+        shifted = [positions + offset for offset in range(-reach, reach + 1)]
+        masks = [((at >= 0) & (at < lengths[name]))[:, None].to(x.dtype) for at in shifted]
         for block in self.blocks:
             x = block(x, masks)
         if self.attention is None:
@@ -190,7 +188,7 @@ class TokenReader(nn.Module):
     def read(self, tokens: Tensor, spans: Tensor, words: Tensor) -> Tensor:
         """Add the embeddings of gazetteer matches to the token vectors.
 
-        tokens (Tensor): Vectors of all tokens, at least one. Shape (n_tokens, width).
+        tokens (Tensor): Vectors of all tokens. Shape (n_tokens, width).
         spans (Tensor): Gazetteer matches as (start token, width - 1, feature). Shape (n, 3).
         words (Tensor): Gazetteer matches of single tokens as (token, feature). Shape (m, 2).
         RETURNS (Tensor): Shape (n_tokens, width).
@@ -223,8 +221,6 @@ class TagScorer(TokenReader):
         lengths (Tensor): Number of tokens of each document. Shape (n_docs,).
         RETURNS (Tensor): Logits. Shape (n_tokens, n_tags).
         """
-        if not len(tokens):
-            return tokens.new_zeros(0, self.output.out_features)
         return self.output(self.read(tokens, spans, words))
 
 

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from types import SimpleNamespace
 
 # Stored with every knowledge base, and part of every encoder's fingerprint: increase it whenever
@@ -193,6 +193,7 @@ def words_of(normalized: str) -> list[str]:
     return _BEFORE_UNIT.sub(" ", normalized).split()
 
 
+# `kb.spelling.singular` is rougher: it is in features that saved models were fitted with.
 @lru_cache(maxsize=1 << 17)
 def singular_of(word: str) -> str:
     """Return a normalised word in the singular, in American spelling, and with Arabic numerals."""
@@ -279,6 +280,7 @@ def _american(name: str) -> str:
 
 
 def _singulars(name: str) -> list[str]:
+    # Each is tried as a name, so all that are possible; `singular_of` has to choose one.
     if name.endswith(("ss", "us", "is")):
         return []
     return [
@@ -290,11 +292,10 @@ def _singulars(name: str) -> list[str]:
 
 def _renumbered(name: str) -> list[str]:
     words = name.split()
-    arabic, before = [], ""
-    for word in words:
-        is_numeral = len(word) > 1 or before in _NUMBERED_WORDS
-        arabic.append(_ARABIC.get(word, word) if is_numeral else word)
-        before = word
+    arabic = [
+        _ARABIC.get(word, word) if len(word) > 1 or before in _NUMBERED_WORDS else word
+        for before, word in pairwise(["", *words])
+    ]
     return [" ".join(arabic), " ".join([_ROMAN_NUMERAL.get(word, word) for word in words])]
 
 

@@ -165,9 +165,8 @@ def find_abbreviations(text: str) -> LongForms:
     """Return the long forms of short forms as defined in the text."""
     long_forms = LongForms()
     for match in _BRACKETED.finditer(text):
-        for start, short, long in _definitions(text, match):
-            long_forms.define(start, short, long)
-            break
+        if found := _definition(text, match):
+            long_forms.define(*found)
     return long_forms
 
 
@@ -226,11 +225,11 @@ def find_forms(text: str, short_forms: Collection[str]) -> dict[str, list[tuple[
     return places
 
 
-def _definitions(text: str, match: re.Match[str]) -> Iterator[tuple[int, str, str]]:
-    """Yield the definitions that a bracket may contain: where each begins, and both forms; "long
-    (short)" before "short (long)"."""
+def _definition(text: str, match: re.Match[str]) -> tuple[int, str, str] | None:
+    """Return the definition that a bracket contains, if any: where it begins, and both forms; "long
+    (short)" rather than "short (long)"."""
     if _CITATION.search(match[1]):
-        return
+        return None
     inner, *rest = map(str.strip, re.split(r"[,;]|\bor\b", match[1], maxsplit=2))
     before = text[max(0, match.start() - _MAX_LONG_CHARS) : match.start()]
     ends = [end.end() for border in _LONG_FORM_BORDERS for end in border.finditer(before)]
@@ -239,9 +238,9 @@ def _definitions(text: str, match: re.Match[str]) -> Iterator[tuple[int, str, st
     words = list(_NON_SPACE.finditer(before))
     is_pair = rest and is_short_form(inner) and not is_short_form(rest[0])
     if is_pair and _long_form_start(inner, rest[0]) == 0:
-        yield match.start(), inner, rest[0]  # "(MPA, mycophenolic acid)"
+        return match.start(), inner, rest[0]  # "(MPA, mycophenolic acid)"
     if not inner or not words:
-        return
+        return None
     if is_short_form(inner):
         # Maximum number of words in the long form (Schwartz and Hearst, section 3).
         n_words = min(len(inner) + 5, len(inner) * 2)
@@ -250,10 +249,11 @@ def _definitions(text: str, match: re.Match[str]) -> Iterator[tuple[int, str, st
         if start is None:
             start = _reordered_start(inner, window)
         if start is not None:
-            yield match.start(), inner, window[start:]
+            return match.start(), inner, window[start:]
     short = words[-1].group()
     if is_short_form(short) and " " in inner and _long_form_start(short, inner) == 0:
-        yield text.rindex(short, 0, match.start()), short, inner
+        return text.rindex(short, 0, match.start()), short, inner
+    return None
 
 
 def is_short_form(word: str) -> bool:
