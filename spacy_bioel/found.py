@@ -1,7 +1,7 @@
 """The spans found in a document so far, and why each change to them was made.
 
 Whatever finds mentions, such as a detector, entity rules or a dictionary, changes a `FoundSpans`.
-Explanations show its log, so that they always agree with decisions.
+Explanations are made from its log.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spacy_bioel.types import ScoredSpan, SpanKey
 
 
 class SpanChange(NamedTuple):
-    """Spans before and after a step, and why it dropped or added some.
+    """Spans that a change removed or replaced, those there are instead, and why.
 
     name (str): The knowledge base name that matches the span, or that it stands for; or "".
     """
@@ -29,7 +29,7 @@ class SpanChange(NamedTuple):
 
 
 class InvalidSpan(ValueError):
-    """What is not a span of its document; arguments: this, and the number of tokens."""
+    """A value is not a span of its document; arguments: the value, and the number of tokens."""
 
 
 class FoundSpans:
@@ -38,12 +38,13 @@ class FoundSpans:
     spans (list[ScoredSpan]): In the order of the text. A change replaces this list. Of spans with
         the same tokens and label, the most probable is kept.
     names (dict[SpanKey, str]): For spans that stand for a name ("HTN"), the name to look up.
-    meant (dict[SpanKey, float]): For names of a dictionary: the probability that they are meant.
+    meant (dict[SpanKey, float]): For spans that match a name of a dictionary, the probability that
+        the name is meant.
     has_unambiguous (bool): Whether unambiguous names have been looked for.
-    excluded (Collection[str]): Lower-case words that are not mentions.
+    excluded (Collection[str]): Words that are not mentions, in lower case and on one line.
     why (str): The default reason.
-    n_changes (int): How often spans have been dropped or added.
-    log (list): What was changed, in order; functions are called only by explanations.
+    n_changes (int): Number of changes in the log, without rejections.
+    log (list): Changes and rejections, in order; explanations call the functions among them.
     """
 
     def __init__(
@@ -123,15 +124,16 @@ class FoundSpans:
             self._record(SpanChange(dropped, (), why or self.why))
 
     def become(self, spans: Iterable[ScoredSpan], why: str = "") -> None:
-        """Replace all spans; `why` some of them were dropped or added."""
+        """Replace all spans, and log why."""
         before, self.spans = self.spans, _likeliest(spans)
         self._longest = max((end - start for start, end, *_ in self.spans), default=0)
-        if self.names:
-            self.names = {s[:3]: self.names[s[:3]] for s in self.spans if s[:3] in self.names}
+        kept = {span[:3] for span in self.spans} if self.names or self.meant else ()
+        self.names = {key: name for key, name in self.names.items() if key in kept}
+        self.meant = {key: p for key, p in self.meant.items() if key in kept}
         self._record(SpanChange(before, self.spans, why or self.why))
 
     def reject(self, span: ScoredSpan, why: str, name: str = "") -> None:
-        """Record why a span that was not there has not been added either."""
+        """Log why a span has not been added."""
         self.log.append(SpanChange((span,), (), why, name))
 
     def _record(self, change: SpanChange) -> None:

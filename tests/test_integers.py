@@ -43,6 +43,9 @@ def test_both_engines_give_the_same_bits(monkeypatch, shape):
     monkeypatch.setattr(integers, "kernel", lambda: numkong)
     matrix = IntegerMatrix.of(weights)
     assert matrix.times(rows).tobytes() == expected.tobytes()
+    # Threads that ask at the same time for the first time may measure different answers.
+    monkeypatch.setattr(integers, "kernel", lambda: None)
+    assert matrix.times(rows).tobytes() == expected.tobytes()
     alone = np.concatenate([matrix.times(row[None]) for row in rows[-5:]])
     assert alone.tobytes() == expected[-5:].tobytes()
 

@@ -1,15 +1,18 @@
-"""How a text becomes spans: `find` runs steps, each from the spans of documents to other spans.
+"""Find the spans in a text: `find` runs steps that change the spans of each document.
 
-Two pipes find mentions. `bioel_mentions` begins with the spans that its network has scored
-(`steps_of_detector`), and `bioel_linker`, if it adds names, with the mentions that documents have
-then (`steps_of_linker`).
+`bioel_mentions` begins with the spans that its network has scored (`steps_of_detector`);
+`bioel_names`, or a linker that adds names, with the mentions that the documents already have
+(`steps_of_linker`).
 
-A step changes each `FoundSpans`, which logs what was dropped or added, and why. If spans overlap:
+A step may change each `FoundSpans`, which logs what was dropped or added, and why. Where spans
+overlap:
 
-* Words that the user includes drop whatever they overlap; excluded words are never mentions.
-* Rules decide for each span that they add which others it replaces.
-* In the detector, the spans with the greatest total weight remain, those of rules among them.
-* Short forms replace, or drop, only spans of the same tokens.
+* Words that the user includes replace the spans that they overlap; later steps may still drop them.
+  Spans that are exactly an excluded word are dropped, even if the word is included as well.
+* Rules decide which spans each span that they add replaces, and may drop others.
+* In the detector, unless `allow_overlap` is set, the spans with the greatest total weight are kept;
+  those of rules and included words compete as well.
+* Short forms replace, or drop, only spans of the same tokens, and are not added over others.
 * Unambiguous names are not added over longer mentions, and replace mentions that are part of them.
 """
 
@@ -35,7 +38,7 @@ from spacy_bioel.types import ScoredSpan
 
 # Words for people that BioRED annotates as organisms; used for the `label_people` setting.
 PEOPLE = ("patient", "patients", "man", "men", "woman", "women")
-# Less probable spans cannot become mentions, whatever the rest of the document contains.
+# Less probable spans of the network are dropped before those of the document are compared.
 MIN_SCORED_PROBABILITY = 0.05
 # Markup, and "Denies" at the start of sentences in clinical notes; training texts contain neither.
 _BRACKETS = re.compile(r"[()\[\]]")
@@ -44,14 +47,14 @@ _NEVER_IN_MENTIONS = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>|\b[Dd]en(?:y
 _SPACE_IN_NAME = r"(?:[^\S\r\n]++(?:\r?\n[^\S\r\n]*+)?|\r?\n[^\S\r\n]*+)"
 # Probabilities are kept at least this far from 0 and 1, where log-odds would be infinite.
 _MIN_DISTANCE_FROM_CERTAIN = 1e-7
-# Weights are multiples of this number, so that sums are exact and ties can be detected.
+# Weights are integers in this unit, so that sums are exact and ties can be detected.
 _WEIGHT_UNIT = 1e-9
 
 Step = Callable[[Sequence[FoundSpans]], None]
 
 
 def find(found: Sequence[FoundSpans], steps: Sequence[Step]) -> Sequence[FoundSpans]:
-    """Run steps on the spans of documents, which they change, and return these.
+    """Run steps, which change the spans of documents, and return these spans.
 
     RAISES BioelError: [B497, B498] if rules fail.
     """
@@ -61,7 +64,7 @@ def find(found: Sequence[FoundSpans], steps: Sequence[Step]) -> Sequence[FoundSp
 
 
 def steps_of_detector(settings: Mapping[str, Any], rules: RuleSet) -> list[Step]:
-    """Return the steps from all spans with a score to mentions.
+    """Return the steps that turn scored spans into mentions.
 
     settings (Mapping): The settings of `bioel_mentions`.
     """
@@ -73,7 +76,7 @@ def steps_of_detector(settings: Mapping[str, Any], rules: RuleSet) -> list[Step]
         _each(trim_borders, "markup or a denial is not part of a mention"),
         _each(drop_several_paragraphs, "contains a blank line"),
         _each(drop_function_words, "a function word, in a text in capitals"),
-        _each(drop_half_brackets, "contains half of a pair of brackets"),
+        _each(drop_half_brackets, "contains an unmatched bracket"),
         _each(keep_probable, below, min_probability=min(threshold, MIN_SCORED_PROBABILITY)),
         _each(smooth_over_document, weight=settings["document_smoothing"]),
         _each(keep_probable, below, min_probability=threshold),
@@ -84,20 +87,24 @@ def steps_of_detector(settings: Mapping[str, Any], rules: RuleSet) -> list[Step]
         _each(keep_probable, below, min_probability=threshold),
     ]
     if not settings["allow_overlap"]:
-        steps.append(_each(drop_overlaps, "overlaps likelier mentions", threshold=threshold))
+        steps.append(
+            _each(
+                drop_overlaps, "overlaps mentions with a greater total weight", threshold=threshold
+            )
+        )
     if settings["abbreviations"]:
         steps.append(_add_defined_forms)
     return steps
 
 
 def steps_of_linker(names: UnambiguousNames, rules: RuleSet, *, abbreviations: bool) -> list[Step]:
-    """Return the steps from mentions to those with unambiguous names and with spans from rules."""
+    """Return the steps that add unambiguous names, short forms and spans of rules to mentions."""
     forms: list[Step] = [_add_defined_forms] if abbreviations else []
     return [names.propose, *forms, rules.propose]
 
 
 def _each(change: Callable[..., list[ScoredSpan]], why: str = "", **arguments: Any) -> Step:
-    """Return a step that changes the spans of each document alone."""
+    """Return a step that changes the spans of each document independently."""
 
     def step(found: Sequence[FoundSpans]) -> None:
         for of_doc in found:
@@ -120,7 +127,7 @@ def keep_probable(
 
 
 def drop_several_paragraphs(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
-    """Drop spans with a blank line."""
+    """Drop spans that contain a blank line."""
     is_in_paragraph = BLANK_LINE.search(text_of(doc)) is None
     return spans if is_in_paragraph else _keep_texts(doc, spans, lambda t: not BLANK_LINE.search(t))
 
@@ -133,7 +140,7 @@ def drop_function_words(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
 
 
 def drop_half_brackets(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
-    """Drop spans with half of a pair of brackets."""
+    """Drop spans with an unmatched bracket."""
     has_brackets = _BRACKETS.search(text_of(doc))
     return _keep_texts(doc, spans, has_whole_brackets) if has_brackets else spans
 
@@ -149,10 +156,10 @@ def _keep_texts(
 def smooth_over_document(
     doc: Doc, spans: Sequence[ScoredSpan], *, weight: float
 ) -> list[ScoredSpan]:
-    """Move each span's probability towards the maximum for the same words in the document.
+    """Move each span's probability towards the maximum for the same words with the same label.
 
-    If a document clearly mentions a drug in one sentence, the same words in other sentences mean
-    the drug too.
+    If a document clearly mentions a drug in one sentence, the same words in other sentences
+    probably mean the drug too.
 
     weight (float): From 0 (no change) to 1 (all spans get the highest probability).
     """
@@ -231,8 +238,10 @@ def _log_odds(p: float) -> float:
 
 
 def word_lists(cfg: Mapping[str, Any]) -> tuple[dict[str, Sequence[str]], frozenset[str]]:
-    """Return the words that are always mentions, by label, and the words that never are, in lower
-    case and on one line."""
+    """Return the included words by label, and the excluded words in lower case and on one line.
+
+    The `label_people` setting adds the words for people to one of them.
+    """
     include, exclude, label_people = dict(cfg["include"]), cfg["exclude"], cfg.get("label_people")
     if label_people:
         include["Species"] = [*include.get("Species", ()), *PEOPLE]
@@ -242,7 +251,7 @@ def word_lists(cfg: Mapping[str, Any]) -> tuple[dict[str, Sequence[str]], frozen
 
 
 def drop_words(doc: Doc, spans: list[ScoredSpan], *, words: Collection[str]) -> list[ScoredSpan]:
-    """Drop the spans of words, which are in lower case and on one line, with any label."""
+    """Drop spans, of any label, whose whole text is one of these words."""
     if not words:
         return spans
     return _keep_texts(doc, spans, lambda text: on_one_line(text.lower()) not in words)
@@ -280,9 +289,9 @@ def add_defined_forms(found: FoundSpans) -> None:
     """Add every occurrence of a short form that the document defines for a mention, such as "AKI"
     in "acute kidney injury (AKI)", with the mention's label and probability.
 
-    Mentions with the same tokens are replaced, or dropped where the document defines the short form
-    as something else. An occurrence that overlaps any other mention is not added, and neither is an
-    excluded word.
+    Mentions with the same tokens are replaced. Where the document defines the short form as
+    something that is not a mention, they are dropped. An occurrence that overlaps any other mention
+    is not added, and neither is an excluded word.
     """
     doc, spans, why = found.doc, found.spans, "by a short form that the document defines"
     forms = long_forms(doc)
@@ -293,7 +302,7 @@ def add_defined_forms(found: FoundSpans) -> None:
     mention_of_pair = {pair: mention_of_text.get(on_one_line(pair[1])) for pair in forms.pairs()}
     short_forms = dict.fromkeys(short for (short, _), m in mention_of_pair.items() if m)
     for short, char_spans in find_forms(text_of(doc), short_forms).items():
-        if short.lower() in found.excluded:
+        if on_one_line(short.lower()) in found.excluded:
             continue
         for char_span in char_spans:
             if (span := doc.char_span(*char_span)) is None:
@@ -303,4 +312,4 @@ def add_defined_forms(found: FoundSpans) -> None:
                 if mention := mention_of_pair[short, forms.at(char_span[0], short) or ""]:
                     found.add((span.start, span.end, *mention), why, instead_of=near)
                 else:
-                    found.drop(near, why)
+                    found.drop(near, "a short form of something that is not a mention")

@@ -123,12 +123,12 @@ def test_every_span_has_a_reason():
     (reasons := Reasons()).read(chosen)
     assert [(c.text, c.is_mention, c.reason) for c in reasons.considered(doc, chosen.spans)] == [
         ("Acute kidney injury", True, ""),
-        ("kidney injury", False, "overlaps likelier mentions"),
+        ("kidney injury", False, "overlaps mentions with a greater total weight"),
         ("AKI", True, "by a short form that the document defines"),
         ("AKI", False, "below the threshold of 0.5"),
         ("cold", False, "by the word list `exclude`"),
         ("AKI", True, "by a short form that the document defines"),
-        ("AKI was (mild", False, "contains half of a pair of brackets"),
+        ("AKI was (mild", False, "contains an unmatched bracket"),
     ]
     assert [span[:2] for span in chosen.spans] == [(0, 3), (4, 5), (10, 11)]
 
