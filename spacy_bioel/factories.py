@@ -159,14 +159,14 @@ def make_linker(
     return linker
 
 
-@Language.factory(NAMES, assigns=["doc.spans", "doc.ents"], default_config=NameSettings.defaults())
+@Language.factory(NAMES, assigns=["doc.spans"], default_config=NameSettings.defaults())
 @takes(NameSettings)
 def make_names(nlp: Language, name: str, **settings: Any) -> "NameLookup":
     """Make a `bioel_names` pipe, which finds names of a knowledge base."""
     from spacy_bioel.linking.names import NameLookup
 
     linker: Any = None
-    if settings["kb"]:
+    if NameSettings.of(settings).kb:
         # Without vectors, since names are not searched by similarity.
         config = {"kb": settings["kb"], "mentions": "dictionary", "evidence": {"dense": False}}
         linker = nlp.create_pipe(LINKER, name=LINKER, config=config)

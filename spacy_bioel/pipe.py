@@ -157,13 +157,12 @@ class Pipeline:
         self._checked: list[str] = []  # names of the pipes when their order was last checked
         self._has_mentions = False
 
-    def find(self, factory: str) -> Any:
-        """Return the first pipe that a factory made, or None."""
-        if (nlp := self._nlp()) is not None:
-            for name, pipe in nlp.components:
-                if nlp.get_pipe_meta(name).factory == factory:
-                    return pipe
-        return None
+    def made_by(self, factory: str) -> list[Any]:
+        """Return the pipes that a factory made, with those that are disabled."""
+        nlp = self._nlp()
+        if nlp is None:
+            return []
+        return [pipe for name, pipe in nlp.components if nlp.get_pipe_meta(name).factory == factory]
 
     def check_order(self, check: Callable[[Language], None]) -> None:
         """Run a check of the pipe order on first use, and again after changes."""

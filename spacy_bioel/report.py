@@ -176,7 +176,8 @@ def _how_mentions_are_found(
     if setting == "model":
         return "Mentions are found by bioel_linker's model."
     if detector is None:
-        return f"Mentions are found by other components: {', '.join(nlp.pipe_names)}."
+        others = [name for name, pipe in nlp.pipeline if pipe is not linker]
+        return f"Mentions are found by other components: {', '.join(others)}."
     sentence = f"Mentions are found by bioel_mentions, threshold {detector.cfg['threshold']:g}"
     if setting == SPANS_AND_DICTIONARY:
         sentence += ", and unambiguous names in the knowledge base are also taken as mentions"

@@ -200,7 +200,7 @@ class DictionarySettings(Settings):
     variants: bool = Field(
         default=True,
         description="Also find inflected forms, other word orders and related words. The "
-        '`dictionary` settings have an effect only with `mentions = "dictionary"`.',
+        '`dictionary` settings need `mentions = "dictionary"`, or are those of `bioel_names`.',
     )
     typos: bool = Field(
         default=True,
@@ -392,20 +392,17 @@ class NameSettings(Settings):
 
     kb: str | Annotated[list[str], Field(min_length=1)] = Field(
         default="",
-        description='Knowledge base folder, or a list of folders. `""`: that of the pipeline\'s '
-        "`bioel_linker`.",
+        description="Knowledge base folder, or a list of folders; it is not saved with the "
+        'pipeline. `""`: that of the pipeline\'s `bioel_linker` with the same `spans_key`.',
+        examples=["kb/mondo", ["kb/mondo", "kb/hp"]],
     )
     names: Literal["all", "unambiguous"] = Field(
         default="all",
         description='Which names are found: `"all"`, exact or similar, as with `mentions = '
         '"dictionary"`, except over the mentions of earlier pipes; or unambiguous ones, as with '
-        '`mentions = "spans+dictionary"`.',
+        '`mentions = "spans+dictionary"`, for the labels in `label_types` and `kb` of the linker.',
     )
     dictionary: DictionarySettings = DictionarySettings()
-    set_ents: bool = Field(
-        default=False,
-        description="Also write the names to `doc.ents`, with the labels that a linker would set.",
-    )
     spans_key: str = Field(default=SPANS_KEY, description="Span group for the mentions and names.")
 
 

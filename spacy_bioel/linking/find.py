@@ -50,7 +50,9 @@ def find_names(
         found = _find_all_names([of_doc.doc for of_doc in mentions], generator, settings)
         for of_doc, before in zip(found, mentions, strict=True):
             for span in before.spans:
-                of_doc.add(span, instead_of=of_doc.overlapping(*span[:2]))
+                of_doc.drop(of_doc.overlapping(*span[:2]), "overlaps a mention of an earlier pipe")
+            for span in before.spans:
+                of_doc.add(span)
         return found
     rules = generator.rules.for_labels(generator.labels)
     abbreviations = settings.abbreviations

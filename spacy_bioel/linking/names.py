@@ -4,17 +4,18 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
+from spacy.language import Language
 from spacy.pipeline.pipe import Pipe
 from spacy.tokens import Doc
-from spacy.util import filter_spans, minibatch
+from spacy.util import minibatch
 
 from spacy_bioel.doc import forget_names, set_names
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.found import FoundSpans
-from spacy_bioel.linking.find import batch_of, find_names, mentions_of
-from spacy_bioel.linking.link import link
+from spacy_bioel.linking.find import find_names, mentions_of
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.pipe import JoiningPipe, Pipeline
 from spacy_bioel.settings import (
@@ -49,10 +50,13 @@ class NameLookup(JoiningPipe, Pipe):
 
         RAISES BioelError: [B082] if there is none.
         """
-        linker: Linker | None = self._linker or self.pipeline.find(LINKER)
-        if linker is not None:
-            return linker
-        raise BioelError(Errors.B082.format(name=self.name))
+        if self._linker is not None and self.cfg["kb"]:
+            self._linker.cfg["kb"] = self.cfg["kb"]  # users may have changed it
+            return self._linker
+        linkers: list[Linker] = self.pipeline.made_by(LINKER)
+        if not linkers:
+            raise BioelError(Errors.B082.format(name=self.name))
+        return max(linkers, key=lambda linker: linker.cfg["spans_key"] == self.cfg["spans_key"])
 
     def __call__(self, doc: Doc) -> Doc:
         self.annotate([doc])
@@ -70,9 +74,14 @@ class NameLookup(JoiningPipe, Pipe):
     def find(self, docs: Iterable[Doc]) -> list[tuple[FoundSpans, set[SpanKey]]]:
         """Find names beside the mentions of each document, which are returned too.
 
-        RAISES BioelError: [B082] without a linker; the same errors as `Linker.generator`.
+        RAISES BioelError: [B082] without a linker, [B083] if an earlier pipe has linked, or found,
+            names in the same span group, [B084] if the linker has no labels for unambiguous names;
+            the same errors as `Linker.generator`.
         """
         linker, cfg = self.linker, NameSettings.of(self.cfg)
+        self.pipeline.check_order(self._check_order)
+        if cfg.names == "unambiguous" and not linker.generator.vocabularies:
+            raise BioelError(Errors.B084.format(name=self.name))
         mode = BY_DICTIONARY if cfg.names == "all" else SPANS_AND_DICTIONARY
         changed = {"mentions": mode, "dictionary": cfg.dictionary, "spans_key": cfg.spans_key}
         settings = linker.check_settings().model_copy(update=changed)
@@ -88,14 +97,14 @@ class NameLookup(JoiningPipe, Pipe):
         key, found = self.cfg["spans_key"], self.find(docs)
         for of_doc, mentions in found:
             set_names(of_doc, mentions, spans_key=key)
-        if self.cfg["set_ents"]:
-            settings = self.linker.check_settings()
-            batch = batch_of([of_doc for of_doc, _ in found], settings)
-            _, links = link(batch, self.linker.generator)
-            for doc, of_links in zip(docs, links, strict=True):
-                spans = [doc.char_span(x.start, x.end, label=x.label) for x in of_links if x.label]
-                doc.set_ents(filter_spans(filter(None, spans)))
         return [of_doc for of_doc, _ in found]
+
+    def _check_order(self, nlp: Language) -> None:
+        key = self.cfg["spans_key"]
+        for name, pipe in takewhile(lambda pair: pair[1] is not self, nlp.pipeline):
+            if isinstance(pipe, Linker | NameLookup) and pipe.cfg["spans_key"] == key:
+                about = {"name": self.name, "earlier": name, "key": key}
+                raise BioelError(Errors.B083.format(**about))
 
     def current_settings(self) -> dict[str, Any]:
         """Return the current settings in the form used in configs."""

@@ -374,7 +374,8 @@ class Linker(StoredPipe[LinkerSettings]):
             from_ents = takes_entities(doc, mentions, spans_key=key)
             about = {"kb": kb, "nil_threshold": nil, "adds": adds, "from_ents": from_ents}
             set_links(doc, links, spans_key=key, **about)
-            if (from_ents or names.get("from_ents")) and self.cfg["set_ents"]:
+            has_ents = from_ents or (names.get("from_ents") and self.cfg["set_ents"] != "links")
+            if has_ents and self.cfg["set_ents"]:
                 set_ent_links(doc, spans_key=key)
             elif self.cfg["set_ents"] == "links":
                 set_links_as_ents(doc, spans_key=key)

@@ -90,7 +90,7 @@ def _finders(nlp: Language, pipes: Mapping[str, Any]) -> dict[str, set[str]]:
             continue
         if meta.factory in (DETECTOR, NAMES):
             locations = {_group(pipe.cfg["spans_key"])}
-            if pipe.cfg["set_ents"]:
+            if pipe.cfg.get("set_ents"):
                 locations.add(_DOC_ENTS)
         elif _DOC_SPANS in locations and isinstance(key := getattr(pipe, "key", None), str):
             locations = locations - {_DOC_SPANS} | {_group(key)}

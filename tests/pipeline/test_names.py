@@ -52,12 +52,10 @@ def test_alone(kb):
     doc = nlp(TEXT)
     assert spans(doc) == [(text, "", "") for text in FOUND]
     assert not doc.ents
-    names.cfg["set_ents"] = True
     names.cfg["dictionary"]["typos"] = False
-    doc = nlp(TEXT)
-    labels = ["Sign", "Disease", "Sign", "Sign", "Sign"]
-    texts = [text for text in FOUND if text != "seizur"]
-    assert [(e.text, e.label_) for e in doc.ents] == list(zip(texts, labels, strict=True))
+    assert [text for text, *_ in spans(nlp(TEXT))] == [text for text in FOUND if text != "seizur"]
+    names.cfg["kb"] = "starter:species"
+    assert [text for text, *_ in spans(nlp("A common cold in Mus musculus."))] == ["Mus musculus"]
     with pytest.raises(BioelError, match=r"\[B082\] The 'bioel_names' pipe has no knowledge base"):
         blank().add_pipe("bioel_names")(nlp.make_doc(TEXT))
 
@@ -87,20 +85,38 @@ def test_before_a_linker_as_its_dictionary(kb, tmp_path):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("names", ["all", "unambiguous"])
-def test_beside_entities(kb, names):
-    nlp = with_names(kb, names=names)
-    doc = nlp(OTHER)
-    found = [("seizure", "Sign", "X:1")] if names == "all" else []
-    expected = sorted([("TP53", "GENE", "NIL"), ("bowings", "Bone", "NIL"), *found])
-    assert sorted(spans(doc)) == expected
-    assert [(e.text, e.kb_id_) for e in doc.ents] == [("TP53", "NIL"), ("bowings", "NIL")]
-    links = get_links(doc)
+@pytest.mark.parametrize("set_ents", [True, "links"])
+def test_beside_entities(kb, set_ents):
+    nlp = with_names(kb)
     linker = nlp.get_pipe("bioel_linker")
-    for again in (linker(doc), linker(doc.copy()), nlp(doc)):
+    linker.cfg["set_ents"] = set_ents
+    doc = nlp(OTHER)
+    found, linked = [("TP53", "NIL"), ("bowings", "NIL")], ("seizure", "X:1")
+    assert sorted((text, id) for text, _, id in spans(doc)) == sorted([*found, linked])
+    in_ents = sorted((ent.text, ent.kb_id_) for ent in doc.ents)
+    assert in_ents == sorted([*found, linked] if set_ents == "links" else found)
+    links = get_links(doc)
+    for again in (linker(doc), linker(doc.copy()), *([nlp(doc)] if set_ents is True else [])):
         assert get_links(again) == links
     alone = [get_links(nlp(text)) for text in (TEXT, OTHER)]
     assert [get_links(doc) for doc in nlp.pipe([TEXT, OTHER])] == alone
+
+
+def test_other_spans_and_linkers(kb):
+    nlp = with_names(kb, names="unambiguous")
+    with pytest.raises(BioelError, match="B084"):
+        nlp(TEXT)
+    linker = nlp.get_pipe("bioel_linker")
+    linker.cfg["label_types"] = {"Sign": ["Sign"], "Bone": []}
+    assert [text for text, *_ in spans(nlp(OTHER))] == ["TP53", "seizure", "bowings"]
+    nlp.add_pipe("bioel_names", name="late", config={"kb": kb})
+    with pytest.raises(BioelError, match=r"\[B083\] The 'late' pipe comes after 'bioel_names'"):
+        nlp(TEXT)
+    nlp.get_pipe("late").cfg["spans_key"] = "late"
+    nlp.add_pipe("bioel_linker", name="last", config={"kb": "starter:species", "spans_key": "late"})
+    nlp.get_pipe("late").cfg["kb"] = ""
+    doc = nlp("Seizures in Mus musculus.")
+    assert [(s.text, s.kb_id_) for s in doc.spans["late"]] == [("Mus musculus", "NCBITaxon:10090")]
 
 
 def test_taken_over_from_another_pipeline(kb):
