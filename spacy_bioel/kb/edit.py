@@ -151,8 +151,7 @@ def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> EditReport:
             replacement.xrefs = extend_unique(replacement.xrefs, removed[id].xrefs)
         for draft in drafts.current.values():
             draft.parents = tuple(drafts.retired.get(parent, parent) for parent in draft.parents)
-        report = BuildReport(records=len(replaced_by))
-        return _replace_columns(transaction, kb, drafts, report)
+        return _replace_columns(transaction, kb, drafts, BuildReport(records=len(replaced_by)))
 
 
 def edit_names(path: str | Path, edits: Mapping[str, NameEdit]) -> EditReport:
@@ -168,8 +167,7 @@ def edit_names(path: str | Path, edits: Mapping[str, NameEdit]) -> EditReport:
         for id, edit in edits.items():
             _check_current(kb, id, Errors.B406)
             edit.apply(drafts.current[id], id=id, where=kb.where, source=source)
-        report = BuildReport(records=len(edits))
-        return _replace_columns(transaction, kb, drafts, report)
+        return _replace_columns(transaction, kb, drafts, BuildReport(records=len(edits)))
 
 
 @dataclass(frozen=True, slots=True)

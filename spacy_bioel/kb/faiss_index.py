@@ -98,8 +98,7 @@ def choose_index(vectors: QuantizedVectors) -> ExactIndex | FaissIndex:
 def _open_index(vectors: QuantizedVectors, file: RawFile) -> FaissIndex:
     # With a damaged index, faiss would crash or run out of memory.
     if (found := checksum(file.data)) != (expected := vectors.ann_checksum):
-        error = f"its checksum is {found}, expected {expected}"
-        raise BioelError(Errors.B184.format(error=error))
+        raise BioelError(Errors.B184.format(error=f"its checksum is {found}, expected {expected}"))
     position = 0
 
     def read_next(n: int) -> bytes:
