@@ -84,10 +84,8 @@ def is_kb(folder: Path) -> bool:
 
 def check_replaceable(out: Path) -> None:
     """Check that a path is unused, empty or a knowledge base. RAISES BioelError: [B029] if not."""
-    if not out.exists() or is_kb(out):
-        return
-    is_empty = out.is_dir() and all(map(_is_leftover, out.iterdir()))
-    if not is_empty and not is_kb(out):  # another writer may have finished by now
+    is_unused = not out.exists() or (out.is_dir() and all(map(_is_leftover, out.iterdir())))
+    if not is_unused and not is_kb(out):  # another writer may have finished by now
         raise BioelError(Errors.B029.format(path=out))
 
 
