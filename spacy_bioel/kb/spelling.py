@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from os.path import commonprefix
 
 import numpy as np
 from numpy.typing import NDArray
@@ -351,9 +352,7 @@ def is_one_error_apart(word: str, other: str) -> bool:
     """Return whether strings differ by an added, missing or wrong letter, or two swapped ones."""
     if abs(len(word) - len(other)) > 1 or word == other:
         return False
-    n_equal = 0
-    while n_equal < min(len(word), len(other)) and word[n_equal] == other[n_equal]:
-        n_equal += 1
+    n_equal = len(commonprefix((word, other)))
     a, b = word[n_equal:], other[n_equal:]
     return (
         a[1:] == b[1:]  # wrong letter
