@@ -51,11 +51,10 @@ def parse_json(text: str, *, lone_surrogates: bool = False) -> Any:
     if text.count("[") + text.count("{") > _MAX_DEPTH and _depth(value) > _MAX_DEPTH:
         raise ValueError(_TOO_DEEP)
     if not lone_surrogates and _LONE_SURROGATE.search(text):
-        unescaped = json.dumps(value, ensure_ascii=False)
         try:
-            unescaped.encode("utf8")
+            json.dumps(value, ensure_ascii=False).encode("utf8")
         except UnicodeEncodeError as error:
-            surrogate = f"\\u{ord(unescaped[error.start]):x}"
+            surrogate = f"\\u{ord(error.object[error.start]):x}"
             raise ValueError(f"{surrogate}, which is half of a character") from None
     return value
 

@@ -92,11 +92,10 @@ def split_rows(
     reader = csv.reader(csv_lines(), delimiter=separator, strict=True)
     while True:
         read.clear()
-        row, error = None, ""
         try:
-            row = next(reader, None)
+            row, error = next(reader, None), ""
         except csv.Error as wrong:
-            error = str(wrong).partition(" - ")[0]
+            row, error = None, str(wrong).partition(" - ")[0]
         if row is None and not error:
             return
         where, end = read[0][0], read[-1][0].line
