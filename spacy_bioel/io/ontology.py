@@ -320,13 +320,11 @@ def read_mesh_xml(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
         raise BioelError(Errors.B121.format(path=path))
     tag = f"{root[1]}Record"
     kind = "Descriptor" if tag == "DescriptorRecord" else tag  # in names of elements
-    ui_of_tree: dict[str, str] = {}
-    if kind == "Descriptor":
-        ui_of_tree = {
-            tree: record.findtext("DescriptorUI", "").strip()
-            for record in iter_xml(path, tag)
-            for tree in _trees(record)
-        }
+    ui_of_tree = {
+        tree: record.findtext("DescriptorUI", "").strip()
+        for record in (iter_xml(path, tag) if kind == "Descriptor" else ())
+        for tree in _trees(record)
+    }
     for record in iter_xml(path, tag):
         with skip_if_bad(Place(path)):
             ui = record.findtext(f"{kind}UI", "").strip()
