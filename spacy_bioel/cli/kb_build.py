@@ -399,16 +399,12 @@ def retire(
     console.check_distinct([pairs], [json_file])
     if (old is None) == (pairs is None) or (pairs is not None and replaced_by):
         raise BioelError(Errors.B204)
-    replacements: dict[str, str] = {}
-    if old is not None:
-        replacements[curie(old, prefix)] = curie(replaced_by, prefix)
-    elif pairs is not None:
-        for record in read_retired(pairs, prefix=prefix):
-            second = record.replaced_by
-            first = replacements.setdefault(record.id, second)
-            if first != second:
-                clash = {"path": pairs, "id": record.id, "first": first, "second": second}
-                raise BioelError(Errors.B205.format(**clash))
+    replacements = {} if old is None else {curie(old, prefix): curie(replaced_by, prefix)}
+    for record in () if pairs is None else read_retired(pairs, prefix=prefix):
+        second = record.replaced_by
+        if (first := replacements.setdefault(record.id, second)) != second:
+            clash = {"path": pairs, "id": record.id, "first": first, "second": second}
+            raise BioelError(Errors.B205.format(**clash))
     show_edit_report(f"Retired in {kb}", retire_ids(kb, replacements), kb=kb, json_file=json_file)
 
 
