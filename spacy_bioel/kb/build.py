@@ -198,11 +198,8 @@ def nothing_left(
 
 def check_ids(record: Concept, *, where: str) -> None:
     """Check a record's id and the id of its replacement. RAISES BioelError: [B026] bad id."""
-    # A record may have no replacement.
-    for field_name, id, missing in (
-        ("id", record.id, ""),
-        ("replacement", record.replaced_by, NIL),
-    ):
+    fields = ("id", record.id, ""), ("replacement", record.replaced_by or "-", "")
+    for field_name, id, missing in fields:
         if id in (missing, NIL) or _BAD_ID.search(id):
             raise BioelError(Errors.B026.format(where=where, field=field_name, found=id))
 
@@ -268,9 +265,8 @@ class Branches:
                 waiting += new
             return found
 
-        return (branches(self.under) if self.under else set(drafts.current)) - branches(
-            self.exclude
-        )
+        kept = branches(self.under) if self.under else set(drafts.current)
+        return kept - branches(self.exclude)
 
 
 def _current_id(id: str, drafts: Drafts) -> str:
