@@ -136,20 +136,18 @@ class Gazetteer:
         return cls(table("names"), table("words"))
 
     def match_spans(
-        self, tokens: Sequence[str], max_width: int, *, lengths: IntArray | None = None
+        self, tokens: Sequence[str], max_width: int, *, lengths: IntArray
     ) -> tuple[IntArray, IntArray, IntArray]:
         """Find all spans that are names, in several documents.
 
         tokens (Sequence[str]): Normalised tokens of all documents, concatenated.
-        lengths (IntArray | None): Number of tokens in each document; None: one document. Shape
-            (n_docs,).
+        lengths (IntArray): Number of tokens in each document. Shape (n_docs,).
         RETURNS (tuple): start, width - 1 and bit, one entry for each bit of each span. Shape
             (n_bits,) each.
         """
         keys = span_keys(tokens, max_width)
-        if lengths is not None:
-            tokens_left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(tokens))
-            keys[tokens_left[:, None] <= np.arange(max_width)] = 0
+        tokens_left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(tokens))
+        keys[tokens_left[:, None] <= np.arange(max_width)] = 0
         # A span that begins or ends with an empty token would repeat a match of the shorter span.
         is_empty = keys[:, 0] == 0
         keys[is_empty] = 0
