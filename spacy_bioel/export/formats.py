@@ -131,13 +131,13 @@ def _to_pubtator(document: LinkedText) -> str:
         raise BioelError(Errors.B342.format(id=document.id))
     _check_ids(document.links, format="PubTator")
     title_end = _find_title_end(text, document.links)
+    text = _TABS_AND_BREAKS.sub(" ", text)
     lines = [f"{id}|t|{text[:title_end]}", f"{id}|a|{text[title_end + 1 :]}"]
-    lines = [_TABS_AND_BREAKS.sub(" ", line) for line in lines]
     for link in document.links:
-        string = _TABS_AND_BREAKS.sub(" ", text[link.start : link.end])
         label = _TABS_AND_BREAKS.sub(" ", link.label)
         ids = "|".join(link.ids) or "-"
-        lines.append("\t".join((id, f"{link.start}", f"{link.end}", string, label, ids)))
+        words = text[link.start : link.end]
+        lines.append(f"{id}\t{link.start}\t{link.end}\t{words}\t{label}\t{ids}")
     return "\n".join(lines) + "\n\n"
 
 
