@@ -152,8 +152,7 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
         if record.get("answer") in _LEFT_OUT:
             left_out[record["answer"]] += 1
             continue
-        error = record.get("error")
-        if error is not None and not record.get("links"):
+        if (error := record.get("error")) is not None and not record.get("links"):
             coded = error if isinstance(error, dict) else {"message": repr(error)}
             reason = f"{coded.get('code', 'error')}: {coded.get('message', '')}"
             LOGGER.warning(Warnings.W260.format(where=where, error=reason[:200]))

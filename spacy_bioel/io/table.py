@@ -310,8 +310,7 @@ def _read_header(path: StrPath, rows: _TableRows, columns: Mapping[str, Column])
 def column_indices(
     path: StrPath, columns: Mapping[str, Column], header: list[str]
 ) -> dict[str, list[int]]:
-    missing = sorted(_column_names(columns) - set(header))
-    if missing:
+    if missing := sorted(_column_names(columns) - set(header)):
         raise BioelError(Errors.B128.format(path=path, missing=missing, header=header))
     indices: dict[str, list[int]] = {key: [] for key in columns}
     for key, column in columns.items():
@@ -323,8 +322,7 @@ def column_indices(
             elif 1 <= part <= len(header):
                 indices[key].append(part - 1)
             else:
-                n = len(header)
-                raise BioelError(Errors.B262.format(path=path, key=key, column=part, n=n))
+                raise BioelError(Errors.B262.format(path=path, key=key, column=part, n=len(header)))
     return indices
 
 
@@ -387,7 +385,7 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
         # The concept's preferred name comes first.
         ranked = sorted(atoms, key=lambda r: (r[_TS] != "P", r[_STT] != "PF", r[_ISPREF] != "Y"))
         auis = {row[_AUI] for row in atoms}
-        current = [r[5].strip() for r in rows["MRDEF"] if r[1] in auis and r[6] == "N"]
+        current = (r[5].strip() for r in rows["MRDEF"] if r[1] in auis and r[6] == "N")
         # Prepend the vocabulary ("MSH:D003924"), unless the code includes it ("HP:0001250").
         codes = (
             row[_RRF_CODE] if ":" in row[_RRF_CODE] else f"{row[_SAB]}:{row[_RRF_CODE]}"
@@ -398,7 +396,7 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
             cui,
             unique_names(row[_STR] for row in ranked),
             types=tuple(dict.fromkeys(row[1] for row in rows["MRSTY"])),
-            definition=current[0] if current else "",
+            definition=next(current, ""),
             xrefs=tuple(dict.fromkeys(codes)),
         )
     for cui, _, retired in _rows_by_cui(folder, "MRCUI"):
