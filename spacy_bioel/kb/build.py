@@ -270,8 +270,7 @@ class Branches:
 
 
 def _current_id(id: str, drafts: Drafts) -> str:
-    current = drafts.retired.get(id, id)
-    if current not in drafts.current:
+    if (current := drafts.retired.get(id, id)) not in drafts.current:
         known = [*drafts.current, *drafts.retired]
         same = [other for other in known if _without_zeros(other) == _without_zeros(id)]
         similar = same or get_close_matches(id, known, n=3)
@@ -394,8 +393,7 @@ def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _RowNumbers:
                 rows.surfaces.append(surface)
             rows.entry_names.append(row)
             rows.entry_sources.append(source)
-        age = len(id), id
-        if age <= oldest.setdefault(preferred, age):
+        if (age := (len(id), id)) <= oldest.setdefault(preferred, age):
             oldest[preferred] = age
             rows.surfaces[rows.names[preferred]] = surfaces[preferred][0]
     return rows

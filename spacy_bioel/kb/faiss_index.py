@@ -194,8 +194,7 @@ def near_enough(best: FloatArray, nearest: FloatArray) -> float:
     RETURNS (float): Threshold, with at most `_MAX_MISSED` exceptions; -1 if the search missed at
         most `_MAX_MISSED` nearest names.
     """
-    missed = np.sort(best[best < nearest])[::-1]
-    if len(missed) <= _MAX_MISSED:
+    if len(missed := np.sort(best[best < nearest])[::-1]) <= _MAX_MISSED:
         return _ANY_COSINE
     return math.ceil(1e4 * missed[_MAX_MISSED]) / 1e4
 

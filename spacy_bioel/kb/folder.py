@@ -239,8 +239,7 @@ def _acquire(lock: FileLock, folder: Path, *, make: bool) -> None:
             lock.acquire(timeout=timeout)
             return
         except Timeout:
-            timeout = deadline - time.monotonic()
-            if timeout <= 0:
+            if (timeout := deadline - time.monotonic()) <= 0:
                 raise BioelError(_with_holder(Errors.B212, folder)) from None
             LOGGER.warning(_with_holder(Warnings.W212, folder))
         except FileNotFoundError:
