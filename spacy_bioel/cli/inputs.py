@@ -184,8 +184,7 @@ def stream_documents(
         documents = _read_lines(source)
     else:
         return _read_corpus(path, format)
-    first = next(documents, None)
-    if first is None:
+    if (first := next(documents, None)) is None:
         raise BioelError(Errors.B142.format(source=_shown(source)))
     return chain([first], documents)
 
@@ -248,8 +247,7 @@ def read_folder(folder: Path) -> Iterator[Document]:
     If a file is not UTF-8, only its document fails. Warns [W304] about files that are left out.
     """
     files = [path for path in folder.rglob("[!.]*") if path.is_file()]
-    paths = sorted(path for path in files if path.parent == folder and is_text(path))
-    if not paths:
+    if not (paths := sorted(path for path in files if path.parent == folder and is_text(path))):
         raise BioelError(Errors.B481.format(path=folder))
     for first, second in pairwise(sorted(paths, key=_document_name)):
         if (id := _document_name(first)) == _document_name(second):
@@ -290,8 +288,7 @@ def _read_corpus(path: Path, format: str | None) -> Iterator[Document]:
     if format == _DOCBIN or (format is None and path.suffix == f".{_DOCBIN}"):
         docs = enumerate(read_docs(path, Vocab()), start=1)
         return ((doc.text, doc_to_text(doc).id or str(number)) for number, doc in docs)
-    format = format or detect_corpus_format(path)
-    if format == "jsonl":
+    if (format := format or detect_corpus_format(path)) == "jsonl":
         return read_documents_jsonl(path)
     read = {"pubtator": read_pubtator, "brat": read_brat}.get(format)
     texts = read(path, annotations=False) if read else read_texts(path, format=format)

@@ -241,8 +241,7 @@ def parse_columns(text: str) -> dict[str, Column]:
         key, _, column = (piece.strip() for piece in part.partition("="))
         if not key or not column:
             raise BioelError(Errors.B070.format(part=part))
-        is_number = column.isdecimal() and len(column) <= _MAX_DIGITS
-        columns[key] = int(column) if is_number else column
+        columns[key] = int(column) if column.isdecimal() and len(column) <= _MAX_DIGITS else column
     return columns
 
 
