@@ -145,8 +145,6 @@ def write_index(
     approximate.steps = _choose_steps(approximate, queries)
     rows, _ = approximate.search(queries, 10)
     exact_rows, _ = ExactIndex(vectors).search(queries, 10)
-    recall_at_1 = (rows[:, 0] == exact_rows[:, 0]).mean()
-    recall_at_10 = (rows[:, :, None] == exact_rows[:, None, :]).any(axis=1).mean()
     try:
         faiss.write_index(index, str(path))
     except RuntimeError as error:
@@ -155,8 +153,8 @@ def write_index(
         "kind": kind,
         "steps": approximate.steps,
         "queries": len(queries),
-        "recall@1": round(float(recall_at_1), 5),
-        "recall@10": round(float(recall_at_10), 5),
+        "recall@1": round(float((rows[:, 0] == exact_rows[:, 0]).mean()), 5),
+        "recall@10": round(float((rows[:, :, None] == exact_rows[:, None]).any(axis=1).mean()), 5),
     }
 
 

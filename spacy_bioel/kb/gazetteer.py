@@ -249,10 +249,6 @@ class Substitutes:
         word, by = (np.array(keys, dtype=np.uint64) for keys in columns[:2])
         return cls(word, by, columns[2], np.array(columns[3], dtype=np.float32), columns[4])
 
-    def share_of(self, rows: IntArray) -> NDArray[np.float32]:
-        """Return the shares of the pairs in these rows, 0 for row -1."""
-        return np.append(self.share, np.float32(0))[rows]
-
 
 @dataclass(frozen=True)
 class BagsOfWords:
@@ -265,10 +261,6 @@ class BagsOfWords:
     substitutes: Substitutes
     long: KeyMasks  # keys of the first MAX_WORDS words of longer names, with their maximum length
     phrases: KeyArray  # keys of noun phrases of two words in names, ascending
-
-    def rows_of(self, bag: int) -> list[int]:
-        """Return the name rows of a bag, by its number from 1."""
-        return self.rows[self.offsets[bag - 1] : self.offsets[bag]].tolist()
 
     @classmethod
     def from_kb(cls, kb: KnowledgeBase, nouns: Mapping[str, str] | None = None) -> BagsOfWords:
