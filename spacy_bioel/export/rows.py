@@ -438,8 +438,7 @@ def check_linker(nlp: Language) -> None:
     if (linker := find_linker(nlp)) is None and find_detector(nlp) is None:
         raise BioelError(Errors.B411.format(pipes=", ".join(nlp.pipe_names) or "none"))
     if linker is not None:
-        generator = linker.generator
-        for part in generator.parts or [generator]:
+        for part in linker.generator.parts or [linker.generator]:
             part.rank([("a", "")])
 
 
