@@ -378,8 +378,7 @@ def require_extra(nlp: Language) -> None:
     models: list[Any] = [getattr(pipe, "model", None) for _, pipe in nlp.pipeline]
     # Some pipes have no thinc model.
     nodes = [node for model in models if hasattr(model, "walk") for node in model.walk()]
-    extras = [node.attrs["extra"] for node in nodes if "extra" in node.attrs]
-    extra = extras[0] if extras else "train"
+    extra = next((node.attrs["extra"] for node in nodes if "extra" in node.attrs), "train")
     if extra != "train" or any(needs_torch(node) for node in nodes):
         # `spacy package` copies the requirements into the wheel.
         nlp.meta["requirements"] = [f"spacy-bioel[{extra}]{get_minor_version_range(__version__)}"]

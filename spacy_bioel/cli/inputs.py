@@ -359,8 +359,7 @@ def count_input(read: Callable[..., Iterable[object]], source: str, format: str 
         return 0
     # Errors and notes are reported when the documents are linked.
     with suppress(Exception), redirect_stderr(StringIO()):
-        n = sum(1 for _ in islice(read(source, format), _MAX_COUNTED + 1))
-        if n <= _MAX_COUNTED:
+        if (n := sum(1 for _ in islice(read(source, format), _MAX_COUNTED + 1))) <= _MAX_COUNTED:
             return n
     return 0
 
