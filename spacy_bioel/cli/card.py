@@ -115,8 +115,7 @@ class Facts:
 
     @property
     def licences(self) -> str:
-        licences = [f"{name or 'corpus'}: {licence}" for name, licence in self.sources]
-        return "; ".join(licences)
+        return "; ".join(f"{name or 'corpus'}: {licence}" for name, licence in self.sources)
 
     @property
     def description(self) -> str:

@@ -171,8 +171,7 @@ def reporting_bad(report: Path | None, *, sources: Sequence[Path]) -> Iterator[N
 
 
 def _write_bad(file: TextIO, record: BadRecord) -> None:
-    line = str(record.line or "")
-    cells = (record.path, line, record.code, record.message.partition("] ")[2])
+    cells = (record.path, str(record.line or ""), record.code, record.message.partition("] ")[2])
     file.write("\t".join(escape_formula(" ".join(cell.split())) for cell in cells) + "\n")
 
 

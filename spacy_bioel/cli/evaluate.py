@@ -227,9 +227,8 @@ def _show_scores(
     more = {name: values for name, values in more.items() if values}
     rows = []
     for row in scores:
-        if row.metric in _JSON_ONLY:
-            continue
-        if row.label and (row.metric not in _LABEL_METRICS or row.protocol in unlabelled):
+        without_labels = row.metric not in _LABEL_METRICS or row.protocol in unlabelled
+        if row.metric in _JSON_ONLY or (row.label and without_labels):
             continue
         cells = [row.protocol, row.metric, f"{row.value:.2f}", f"{row.low:.2f}-{row.high:.2f}"]
         cells += [f"{row.n:,}", f"{row.candidates or ''}", row.label or "(all)"]
@@ -238,13 +237,11 @@ def _show_scores(
             cells.append("" if value is None else f"{value:.2f}")
         rows.append(cells)
     console.show_table((*_SCORE_COLUMNS, *more), rows)
-    details = {row.protocol: row.details for row in scores if not row.label}
-    for name, totals in details.items():
+    for name, totals in {row.protocol: row.details for row in scores if not row.label}.items():
         console.show_note(f"{name}: {protocol_summary(name)}")
         for key, meaning in _DETAILS.items():
             if n := totals.get(key):
-                text = meaning.format(n=n, gold=totals.get("gold", 0))
-                console.show_note(f"{name}: {text}")
+                console.show_note(f"{name}: {meaning.format(n=n, gold=totals.get('gold', 0))}")
     if "mention" in unlabelled:
         console.show_note(
             "mention: names in a knowledge base have no label; see mention_unlabelled"
@@ -381,9 +378,7 @@ def require_extra(nlp: Language) -> None:
     models: list[Any] = [getattr(pipe, "model", None) for _, pipe in nlp.pipeline]
     # Some pipes have no thinc model.
     nodes = [node for model in models if hasattr(model, "walk") for node in model.walk()]
-    extras = [node.attrs["extra"] for node in nodes if "extra" in node.attrs]
-    extra = extras[0] if extras else "train"
+    extra = next((node.attrs["extra"] for node in nodes if "extra" in node.attrs), "train")
     if extra != "train" or any(needs_torch(node) for node in nodes):
         # `spacy package` copies the requirements into the wheel.
-        versions = get_minor_version_range(__version__)
-        nlp.meta["requirements"] = [f"spacy-bioel[{extra}]{versions}"]
+        nlp.meta["requirements"] = [f"spacy-bioel[{extra}]{get_minor_version_range(__version__)}"]

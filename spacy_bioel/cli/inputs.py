@@ -56,16 +56,16 @@ def load_with_mapped_gold(
     # Documents are read first, so that errors in them are reported without delay.
     texts = list(stream_mapped_gold(gold, options))
     nlp = load_model(model, preset=preset)
-    if detector := find_detector(nlp):
-        for old, new in _parse_labels(options.label).items():
-            if new and detector.labels and new not in detector.labels:
-                known = ", ".join(detector.labels)
-                raise BioelError(Errors.B369.format(gold=old, label=new, known=known))
+    detector = find_detector(nlp)
+    known = detector.labels if detector else ()
+    for old, new in _parse_labels(options.label).items():
+        if new and known and new not in known:
+            raise BioelError(Errors.B369.format(gold=old, label=new, known=", ".join(known)))
     if kb is not None:
         set_kb(nlp, kb, model)
         label, folder = label_and_folder(kb)
         labels = {mention.label for text in texts for mention in text.mentions} - {""}
-        if label and label not in {*labels, *(detector.labels if detector else ())}:
+        if label and label not in {*labels, *known}:
             about = {"folder": folder, "known": ", ".join(sorted(labels))}
             LOGGER.warning(Warnings.W480.format(label=label, **about))
     if xrefs:
@@ -173,9 +173,7 @@ def stream_documents(
     if format is None and source.endswith(_PARQUET):
         return formats.read_parquet(source)
     if path.is_dir():
-        if format in (None, _WHOLE):
-            return read_folder(path)
-        return _read_corpus(path, format)
+        return read_folder(path) if format in (None, _WHOLE) else _read_corpus(path, format)
     if source != STDIN and not path.is_file():
         raise BioelError(Errors.B101.format(path=source))
     if is_table:
@@ -186,8 +184,7 @@ def stream_documents(
         documents = _read_lines(source)
     else:
         return _read_corpus(path, format)
-    first = next(documents, None)
-    if first is None:
+    if (first := next(documents, None)) is None:
         raise BioelError(Errors.B142.format(source=_shown(source)))
     return chain([first], documents)
 
@@ -250,8 +247,7 @@ def read_folder(folder: Path) -> Iterator[Document]:
     If a file is not UTF-8, only its document fails. Warns [W304] about files that are left out.
     """
     files = [path for path in folder.rglob("[!.]*") if path.is_file()]
-    paths = sorted(path for path in files if path.parent == folder and is_text(path))
-    if not paths:
+    if not (paths := sorted(path for path in files if path.parent == folder and is_text(path))):
         raise BioelError(Errors.B481.format(path=folder))
     for first, second in pairwise(sorted(paths, key=_document_name)):
         if (id := _document_name(first)) == _document_name(second):
@@ -292,14 +288,10 @@ def _read_corpus(path: Path, format: str | None) -> Iterator[Document]:
     if format == _DOCBIN or (format is None and path.suffix == f".{_DOCBIN}"):
         docs = enumerate(read_docs(path, Vocab()), start=1)
         return ((doc.text, doc_to_text(doc).id or str(number)) for number, doc in docs)
-    format = format or detect_corpus_format(path)
-    if format == "jsonl":
+    if (format := format or detect_corpus_format(path)) == "jsonl":
         return read_documents_jsonl(path)
-    readers = {"pubtator": read_pubtator, "brat": read_brat}
-    if format in readers:
-        texts = readers[format](path, annotations=False)
-    else:
-        texts = read_texts(path, format=format)
+    read = {"pubtator": read_pubtator, "brat": read_brat}.get(format)
+    texts = read(path, annotations=False) if read else read_texts(path, format=format)
     return ((text.text, text.id) for text in texts)
 
 
@@ -367,8 +359,7 @@ def count_input(read: Callable[..., Iterable[object]], source: str, format: str 
         return 0
     # Errors and notes are reported when the documents are linked.
     with suppress(Exception), redirect_stderr(StringIO()):
-        n = sum(1 for _ in islice(read(source, format), _MAX_COUNTED + 1))
-        if n <= _MAX_COUNTED:
+        if (n := sum(1 for _ in islice(read(source, format), _MAX_COUNTED + 1))) <= _MAX_COUNTED:
             return n
     return 0
 

@@ -41,6 +41,7 @@ from spacy_bioel.types import Concept
 
 # Longer numbers in --columns are read as header names.
 _MAX_DIGITS = 9
+_RETIRED = {"id": 1, "replaced_by": 2}  # columns of a file of retired ids
 # Counts shown by `add`, `edit` and `retire`.
 _EDIT_COUNTS = (
     "records", "merged_records", "redirected", "merged_names", "empty_names", "dropped_by_type",
@@ -129,7 +130,7 @@ def build(
     with console.reporting_bad(options.skip_bad, sources=sources):
         concepts, about = open_sources(sources, options)
         if retired is not None:
-            concepts = chain(concepts, read_retired(retired, prefix=options.prefix))
+            concepts = chain(concepts, read_table(retired, columns=_RETIRED, prefix=options.prefix))
         report = build_kb(
             console.track(concepts, "Reading concepts"),
             out,
@@ -184,11 +185,6 @@ def encode(
             console.show_note(f"Not encoded: {copy.where}, which is not the same knowledge base.")
 
 
-def read_retired(path: Path, *, prefix: str) -> Iterator[Concept]:
-    """Stream retired ids from a file whose lines contain an old id, a tab and a current id."""
-    return read_table(path, columns={"id": 1, "replaced_by": 2}, prefix=prefix)
-
-
 def open_sources(
     paths: Sequence[Path], options: SourceOptions
 ) -> tuple[Iterator[Concept], dict[str, Any]]:
@@ -241,8 +237,7 @@ def parse_columns(text: str) -> dict[str, Column]:
         key, _, column = (piece.strip() for piece in part.partition("="))
         if not key or not column:
             raise BioelError(Errors.B070.format(part=part))
-        is_number = column.isdecimal() and len(column) <= _MAX_DIGITS
-        columns[key] = int(column) if is_number else column
+        columns[key] = int(column) if column.isdecimal() and len(column) <= _MAX_DIGITS else column
     return columns
 
 
@@ -399,16 +394,12 @@ def retire(
     console.check_distinct([pairs], [json_file])
     if (old is None) == (pairs is None) or (pairs is not None and replaced_by):
         raise BioelError(Errors.B204)
-    replacements: dict[str, str] = {}
-    if old is not None:
-        replacements[curie(old, prefix)] = curie(replaced_by, prefix)
-    elif pairs is not None:
-        for record in read_retired(pairs, prefix=prefix):
-            second = record.replaced_by
-            first = replacements.setdefault(record.id, second)
-            if first != second:
-                clash = {"path": pairs, "id": record.id, "first": first, "second": second}
-                raise BioelError(Errors.B205.format(**clash))
+    replacements = {} if old is None else {curie(old, prefix): curie(replaced_by, prefix)}
+    for record in () if pairs is None else read_table(pairs, columns=_RETIRED, prefix=prefix):
+        second = record.replaced_by
+        if (first := replacements.setdefault(record.id, second)) != second:
+            clash = {"path": pairs, "id": record.id, "first": first, "second": second}
+            raise BioelError(Errors.B205.format(**clash))
     show_edit_report(f"Retired in {kb}", retire_ids(kb, replacements), kb=kb, json_file=json_file)
 
 

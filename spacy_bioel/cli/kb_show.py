@@ -206,10 +206,9 @@ def search(
     base = open_kb_argument(kb)
     query = " ".join(words)
     hits = search_names(base, query, limit)
-    if not hits and (respelled := corrected(base, query)):
-        hits = search_names(base, respelled, limit)
-        if hits:
-            console.show_note(f"No name is similar to {query!r}; searched for {respelled!r}.")
+    respelled = None if hits else corrected(base, query)
+    if respelled and (hits := search_names(base, respelled, limit)):
+        console.show_note(f"No name is similar to {query!r}; searched for {respelled!r}.")
     if console.write_json(json_file, [asdict(hit) for hit in hits]):
         named = [(hit, hit.concept) for hit in hits]
         rows = [(c.id, c.names[0], h.name, ", ".join(c.types), f"{h.score:.2f}") for h, c in named]

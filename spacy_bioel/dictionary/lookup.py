@@ -225,7 +225,7 @@ class DictionaryLookup:
         pairs = zip(words.forms, words.corrected, strict=True)
         is_typo = np.array([form != corrected for form, corrected in pairs], dtype=bool)[words.form]
         n_typos = count_in(is_typo & ~words.is_short_form, start, end)
-        shares = self.bags_of_words.substitutes.share_of(matches.substitute)
+        shares = np.append(self.bags_of_words.substitutes.share, np.float32(0))[matches.substitute]
         factor = np.sqrt(np.where(is_replaced & ~is_adjective, shares, 1.0))
         probability = PROBABILITIES[difference] * factor * TYPO_FACTOR**n_typos
         # Users may have added words that usually mean something else.
@@ -413,7 +413,7 @@ def _singular_words(name: str) -> list[str]:
 
 def _most_similar_name(kb: KnowledgeBase, bags: BagsOfWords, string: str, bag: int) -> NameMatch:
     words = string.split()
-    rows = bags.rows_of(bag)
+    rows = bags.rows[bags.offsets[bag - 1] : bags.offsets[bag]].tolist()
     names = kb.names.take(rows)
     differences = [_difference(words, name) for name in names]
     difference, row, name = min(zip(differences, rows, names, strict=True))

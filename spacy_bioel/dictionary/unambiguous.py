@@ -275,7 +275,8 @@ class UnambiguousNames:
                 found[doc_index][span] = [self.labels[bit]]
         missed = [i for i, token in enumerate(tokens) if not (is_covered[i] or token in known)]
         correct = list(map(_without_slips, [tokens[i] for i in missed]))
-        places, _, bits = self._gazetteer.match_spans(correct, 1)
+        ones = np.ones(len(correct), dtype=np.int64)
+        places, _, bits = self._gazetteer.match_spans(correct, 1, lengths=ones)
         for place, bit in zip(places.tolist(), bits.tolist(), strict=True):
             i = missed[place]
             doc_index = int(np.searchsorted(offsets, i, side="right")) - 1

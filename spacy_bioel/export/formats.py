@@ -131,13 +131,13 @@ def _to_pubtator(document: LinkedText) -> str:
         raise BioelError(Errors.B342.format(id=document.id))
     _check_ids(document.links, format="PubTator")
     title_end = _find_title_end(text, document.links)
+    text = _TABS_AND_BREAKS.sub(" ", text)
     lines = [f"{id}|t|{text[:title_end]}", f"{id}|a|{text[title_end + 1 :]}"]
-    lines = [_TABS_AND_BREAKS.sub(" ", line) for line in lines]
     for link in document.links:
-        string = _TABS_AND_BREAKS.sub(" ", text[link.start : link.end])
         label = _TABS_AND_BREAKS.sub(" ", link.label)
         ids = "|".join(link.ids) or "-"
-        lines.append("\t".join((id, f"{link.start}", f"{link.end}", string, label, ids)))
+        words = text[link.start : link.end]
+        lines.append(f"{id}\t{link.start}\t{link.end}\t{words}\t{label}\t{ids}")
     return "\n".join(lines) + "\n\n"
 
 
@@ -178,9 +178,7 @@ def _to_bioc(document: LinkedText, *, xml: bool) -> dict[str, Any]:
     def storable(value: str) -> str:
         return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", value) if xml else value
 
-    text = document.text or ""
-    if xml:
-        text = text.replace("\r", " ")
+    text = (document.text or "").replace("\r", " " if xml else "\r")
     _check_ids(document.links, format="BioC")
     rows = html.link_rows(str(document.id), text, document.links)
     annotations = []
@@ -212,7 +210,9 @@ def writing_brat(folder: Path) -> Iterator[Write]:
 
         def write(document: LinkedText) -> None:
             _check_ids(document.links, format="BRAT")
-            text, name = document.text or "", _unused_name(temporary, str(document.id))
+            text, first = document.text or "", file_name(str(document.id))
+            names = chain([first], (f"{first}-{number}" for number in count(2)))
+            name = next(name for name in names if not (temporary / f"{name}.ann").exists())
             lines = "".join(_brat_lines(text, document.links))
             for suffix, content in ((".txt", text), (".ann", lines)):
                 path = temporary / f"{name}{suffix}"
@@ -234,12 +234,6 @@ def new_folder(folder: Path) -> Iterator[Path]:
 def file_name(id: str) -> str:
     """Escape characters of an id that are invalid in file names."""
     return _NOT_IN_FILE_NAMES.sub(lambda match: f"%{ord(match.group()):02X}", id)
-
-
-def _unused_name(folder: Path, id: str) -> str:
-    name = file_name(id)
-    names = chain([name], (f"{name}-{number}" for number in count(2)))
-    return next(unused for unused in names if not (folder / f"{unused}.ann").exists())
 
 
 def _brat_lines(text: str, links: Sequence[Link]) -> Iterator[str]:

@@ -378,8 +378,7 @@ def _check_characters(text: str, id: str | None) -> None:
     """Check a text and its id. RAISES BioelError: [B251] if there is a lone surrogate."""
     for field, value in (("text", text), ("id", id or "")):
         if match := _SURROGATE.search(value):
-            code_point = ord(match[0])
-            if _FIRST_BYTE + 128 <= code_point < _FIRST_BYTE + 256:
+            if _FIRST_BYTE + 128 <= (code_point := ord(match[0])) < _FIRST_BYTE + 256:
                 encoding = "utf-16" if value.startswith(_UTF16_MARKS) else "windows-1252"
                 problem = _BAD_BYTE.format(code_point % 256, encoding)
             else:
@@ -436,12 +435,10 @@ def check_linker(nlp: Language) -> None:
     RAISES BioelError: The same errors as opening the KB and its vectors; the error for a linker
         without a KB; [B411] if the pipeline has neither bioel_mentions nor bioel_linker.
     """
-    linker = find_linker(nlp)
-    if linker is None and find_detector(nlp) is None:
+    if (linker := find_linker(nlp)) is None and find_detector(nlp) is None:
         raise BioelError(Errors.B411.format(pipes=", ".join(nlp.pipe_names) or "none"))
     if linker is not None:
-        generator = linker.generator
-        for part in generator.parts or [generator]:
+        for part in linker.generator.parts or [linker.generator]:
             part.rank([("a", "")])
 
 

@@ -51,11 +51,10 @@ def parse_json(text: str, *, lone_surrogates: bool = False) -> Any:
     if text.count("[") + text.count("{") > _MAX_DEPTH and _depth(value) > _MAX_DEPTH:
         raise ValueError(_TOO_DEEP)
     if not lone_surrogates and _LONE_SURROGATE.search(text):
-        unescaped = json.dumps(value, ensure_ascii=False)
         try:
-            unescaped.encode("utf8")
+            json.dumps(value, ensure_ascii=False).encode("utf8")
         except UnicodeEncodeError as error:
-            surrogate = f"\\u{ord(unescaped[error.start]):x}"
+            surrogate = f"\\u{ord(error.object[error.start]):x}"
             raise ValueError(f"{surrogate}, which is half of a character") from None
     return value
 
@@ -153,8 +152,7 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
         if record.get("answer") in _LEFT_OUT:
             left_out[record["answer"]] += 1
             continue
-        error = record.get("error")
-        if error is not None and not record.get("links"):
+        if (error := record.get("error")) is not None and not record.get("links"):
             coded = error if isinstance(error, dict) else {"message": repr(error)}
             reason = f"{coded.get('code', 'error')}: {coded.get('message', '')}"
             LOGGER.warning(Warnings.W260.format(where=where, error=reason[:200]))

@@ -152,8 +152,7 @@ def _parse_fields(lines: _Lines, malformed: _Lines, unread: Counter[str]) -> dic
     """
     fields: dict[str, list[str]] = defaultdict(list)
     for where, line in lines[1:]:
-        field = _FIELD.fullmatch(line)
-        if field is None:
+        if (field := _FIELD.fullmatch(line)) is None:
             raise _line_error(where, line, "TAG: VALUE")
         tag, value = field.groups()
         scope, _, kind = tag.rpartition("_")  # "exact_synonym" in OBO 1.0
@@ -166,8 +165,7 @@ def _parse_fields(lines: _Lines, malformed: _Lines, unread: Counter[str]) -> dic
                 unread[tag] += 1
             continue
         pattern, expected = _VALUE_PATTERNS[key]
-        match = pattern.fullmatch(value)
-        if match is not None:
+        if match := pattern.fullmatch(value):
             if kind == "synonym":
                 scope = scope.upper() or match[2]
                 tag = scope if scope in _SYNONYM_SCOPES else "RELATED"
@@ -320,13 +318,11 @@ def read_mesh_xml(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
         raise BioelError(Errors.B121.format(path=path))
     tag = f"{root[1]}Record"
     kind = "Descriptor" if tag == "DescriptorRecord" else tag  # in names of elements
-    ui_of_tree: dict[str, str] = {}
-    if kind == "Descriptor":
-        ui_of_tree = {
-            tree: record.findtext("DescriptorUI", "").strip()
-            for record in iter_xml(path, tag)
-            for tree in _trees(record)
-        }
+    ui_of_tree = {
+        tree: record.findtext("DescriptorUI", "").strip()
+        for record in (iter_xml(path, tag) if kind == "Descriptor" else ())
+        for tree in _trees(record)
+    }
     for record in iter_xml(path, tag):
         with skip_if_bad(Place(path)):
             ui = record.findtext(f"{kind}UI", "").strip()

@@ -92,11 +92,10 @@ def split_rows(
     reader = csv.reader(csv_lines(), delimiter=separator, strict=True)
     while True:
         read.clear()
-        row, error = None, ""
         try:
-            row = next(reader, None)
+            row, error = next(reader, None), ""
         except csv.Error as wrong:
-            error = str(wrong).partition(" - ")[0]
+            row, error = None, str(wrong).partition(" - ")[0]
         if row is None and not error:
             return
         where, end = read[0][0], read[-1][0].line
@@ -157,8 +156,7 @@ def read_text_table(path: StrPath, patient: str = "", date: str = "") -> Iterato
             check_row(where, row, len(header), used)
             shown = {key: getattr(row[i], "shown", row[i]) for key, i in indices.items()}
             cells = {"id": str(number)} | {key: unescape_formula(x) for key, x in shown.items()}
-            id = cells["id"]
-            if not id.strip() or hash(id) in ids:
+            if not (id := cells["id"]).strip() or hash(id) in ids:
                 problem = "in an earlier row too" if id.strip() else "empty"
                 raise BioelError(Errors.B511.format(where=where, id=id, problem=problem))
             ids.add(hash(id))
@@ -208,8 +206,7 @@ def read_table(
     several = [";" in cell for cell in some if ";" in cell or ", " in cell]
     if detects and not any(_BAR in cell for cell in some):
         # Semicolons and commas also occur in names.
-        is_common = sum(several) > max(len(several) / 2, len(some) / 5)
-        separator = ";" if is_common else _BAR
+        separator = ";" if sum(several) > max(len(several) / 2, len(some) / 5) else _BAR
     n_of = {";": 0, _BAR: 0}  # rows with it in their synonyms, those with both as a bar
     for where, row in chain(first, rows):
         with skip_if_bad(where):
@@ -266,8 +263,7 @@ def table_suffix(path: StrPath) -> str:
 
 def separator_of(path: StrPath) -> str:
     """Choose the cell separator by extension or first row; prefer tabs, as names contain commas."""
-    suffix = table_suffix(path)
-    if suffix in _SEPARATOR_OF_SUFFIX:
+    if (suffix := table_suffix(path)) in _SEPARATOR_OF_SUFFIX:
         return _SEPARATOR_OF_SUFFIX[suffix]
     lines = (line for _, line in numbered_lines(path) if not line.startswith("#"))
     first = next(filter(str.strip, lines), "\t")
@@ -311,8 +307,7 @@ def _read_header(path: StrPath, rows: _TableRows, columns: Mapping[str, Column])
 def column_indices(
     path: StrPath, columns: Mapping[str, Column], header: list[str]
 ) -> dict[str, list[int]]:
-    missing = sorted(_column_names(columns) - set(header))
-    if missing:
+    if missing := sorted(_column_names(columns) - set(header)):
         raise BioelError(Errors.B128.format(path=path, missing=missing, header=header))
     indices: dict[str, list[int]] = {key: [] for key in columns}
     for key, column in columns.items():
@@ -324,8 +319,7 @@ def column_indices(
             elif 1 <= part <= len(header):
                 indices[key].append(part - 1)
             else:
-                n = len(header)
-                raise BioelError(Errors.B262.format(path=path, key=key, column=part, n=n))
+                raise BioelError(Errors.B262.format(path=path, key=key, column=part, n=len(header)))
     return indices
 
 
@@ -382,13 +376,12 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     for cui, groups in groupby(merge(*files, key=_CUI_OF), key=_CUI_OF):
         rows = defaultdict(list, {name: rows for _, name, rows in groups})
         english = (row for row in rows["MRCONSO"] if row[_LAT] == "ENG")
-        atoms = [row for row in english if row[_SUPPRESS] not in _SUPPRESSED]
-        if not atoms:
+        if not (atoms := [row for row in english if row[_SUPPRESS] not in _SUPPRESSED]):
             continue
         # The concept's preferred name comes first.
         ranked = sorted(atoms, key=lambda r: (r[_TS] != "P", r[_STT] != "PF", r[_ISPREF] != "Y"))
         auis = {row[_AUI] for row in atoms}
-        current = [r[5].strip() for r in rows["MRDEF"] if r[1] in auis and r[6] == "N"]
+        current = (r[5].strip() for r in rows["MRDEF"] if r[1] in auis and r[6] == "N")
         # Prepend the vocabulary ("MSH:D003924"), unless the code includes it ("HP:0001250").
         codes = (
             row[_RRF_CODE] if ":" in row[_RRF_CODE] else f"{row[_SAB]}:{row[_RRF_CODE]}"
@@ -399,7 +392,7 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
             cui,
             unique_names(row[_STR] for row in ranked),
             types=tuple(dict.fromkeys(row[1] for row in rows["MRSTY"])),
-            definition=current[0] if current else "",
+            definition=next(current, ""),
             xrefs=tuple(dict.fromkeys(codes)),
         )
     for cui, _, retired in _rows_by_cui(folder, "MRCUI"):
@@ -455,8 +448,7 @@ def read_gene_info(path: StrPath, *, prefix: str = "NCBIGene") -> Iterator[Conce
 
     RAISES BioelError: [B128] if a column is missing, [B132] if a gene has no organism.
     """
-    genes = read_table(path, columns=_GENE_INFO_COLUMNS, prefix=prefix, synonym_separator=_BAR)
-    for gene in genes:
+    for gene in read_table(path, columns=_GENE_INFO_COLUMNS, prefix=prefix, synonym_separator=_BAR):
         names = tuple(name for name in gene.names if name not in (_NO_VALUE, _NO_SYMBOL))
         with skip_if_bad(Place(path)):
             if not any(t.isdigit() for t in gene.types):
@@ -479,8 +471,7 @@ def read_clinvar(path: StrPath, *, prefix: str = "dbSNP") -> Iterator[Concept]:
     variant with this change.
     """
     for row in read_table(path, columns=_CLINVAR_COLUMNS, prefix=prefix):
-        number = row.id.partition(":")[2]
-        if number.isdigit():
+        if (number := row.id.partition(":")[2]).isdigit():
             id = f"{prefix}:rs{number}"
             yield Concept(id, (f"rs{number}",), (VARIANT,))
             for change in _HGVS_CHANGE.findall("".join(row.names)):

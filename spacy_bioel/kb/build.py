@@ -170,9 +170,8 @@ def merge_records(
         report.dropped_by_type = len(drafts.current) - len(kept)
     if branches is not None:
         ids_in_branches = branches.kept(drafts)
-        report.dropped_by_branch = len(kept)
+        report.dropped_by_branch = len(kept.keys() - ids_in_branches)
         kept = {id: draft for id, draft in kept.items() if id in ids_in_branches}
-        report.dropped_by_branch -= len(kept)
     if not kept:
         raise nothing_left(report, types=types, drafts=drafts.current)
     known = drafts.current.keys() | drafts.retired.keys()
@@ -199,11 +198,9 @@ def nothing_left(
 
 def check_ids(record: Concept, *, where: str) -> None:
     """Check a record's id and the id of its replacement. RAISES BioelError: [B026] bad id."""
-    ids = {"id": record.id}
-    if record.replaced_by:
-        ids["replacement"] = record.replaced_by
-    for field_name, id in ids.items():
-        if id in ("", NIL) or _BAD_ID.search(id):
+    fields = ("id", record.id, ""), ("replacement", record.replaced_by or "-", "")
+    for field_name, id, missing in fields:
+        if id in (missing, NIL) or _BAD_ID.search(id):
             raise BioelError(Errors.B026.format(where=where, field=field_name, found=id))
 
 
@@ -257,15 +254,23 @@ class Branches:
         for id, draft in drafts.current.items():
             for parent in draft.parents:
                 children[parent].append(id)
-        kept = set(drafts.current)
-        if self.under:
-            kept = _branch_ids([_current_id(id, drafts) for id in self.under], children)
-        return kept - _branch_ids([_current_id(id, drafts) for id in self.exclude], children)
+
+        def branches(ids: Iterable[str]) -> set[str]:
+            """Return the current ids, and the ids of all concepts below them."""
+            waiting = [_current_id(id, drafts) for id in ids]
+            found = set(waiting)
+            while waiting:
+                new = set(children.get(waiting.pop(), ())) - found
+                found |= new
+                waiting += new
+            return found
+
+        kept = branches(self.under) if self.under else set(drafts.current)
+        return kept - branches(self.exclude)
 
 
 def _current_id(id: str, drafts: Drafts) -> str:
-    current = drafts.retired.get(id, id)
-    if current not in drafts.current:
+    if (current := drafts.retired.get(id, id)) not in drafts.current:
         known = [*drafts.current, *drafts.retired]
         same = [other for other in known if _without_zeros(other) == _without_zeros(id)]
         similar = same or get_close_matches(id, known, n=3)
@@ -277,16 +282,6 @@ def _current_id(id: str, drafts: Drafts) -> str:
 def _without_zeros(id: str) -> str:
     """Return what "HP:0000118", "HP:118" and "hp_118" have in common."""
     return re.sub(r"[\W_]+|(?<!\d)0+(?=\d)", "", id).lower()
-
-
-def _branch_ids(ids: Collection[str], children: Mapping[str, Sequence[str]]) -> set[str]:
-    """Return these ids and the ids of all concepts below them."""
-    branch, waiting = set(ids), list(ids)
-    while waiting:
-        new = set(children.get(waiting.pop(), ())) - branch
-        branch |= new
-        waiting += new
-    return branch
 
 
 _CONCEPTS_PER_BLOCK = 1 << 12  # concepts whose names are normalised together
@@ -398,8 +393,7 @@ def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _RowNumbers:
                 rows.surfaces.append(surface)
             rows.entry_names.append(row)
             rows.entry_sources.append(source)
-        age = len(id), id
-        if age <= oldest.setdefault(preferred, age):
+        if (age := (len(id), id)) <= oldest.setdefault(preferred, age):
             oldest[preferred] = age
             rows.surfaces[rows.names[preferred]] = surfaces[preferred][0]
     return rows
@@ -444,7 +438,7 @@ def _write_ragged(folder: Path, offsets: str, values: str, rows: Iterable[Sequen
 def _write_names(
     folder: Path, rows: _RowNumbers, sources: Sequence[str], report: BuildReport
 ) -> None:
-    names = np.frombuffer(rows.entry_names, dtype=np.dtype("i"))
+    names = np.asarray(rows.entry_names)
     is_preferred = np.frombuffer(rows.entry_is_preferred, dtype=bool)
     concepts = np.repeat(np.arange(len(rows.n_names)), rows.n_names)
     concepts_per_name = np.bincount(names, minlength=len(rows.surfaces))
@@ -462,8 +456,7 @@ def _write_names(
     for part, values in zip(("codes", "offsets", "names", "norms"), postings, strict=True):
         write_column(folder, f"ngram_{part}", values)
     # Sources that contribute no name to the knowledge base are dropped.
-    source_indices = np.frombuffer(rows.entry_sources, dtype=np.dtype("i"))
-    used, source_rows = np.unique(source_indices, return_inverse=True)
+    used, source_rows = np.unique(rows.entry_sources, return_inverse=True)
     write_strings(folder, "sources", (" ".join(sources[index].split()) for index in used.tolist()))
     write_column(folder, "name_sources", source_rows)
 

@@ -84,8 +84,7 @@ def starter_kb(setting: str = "") -> KnowledgeBase:
     RAISES BioelError: [B334] unknown name, [B063] if the cache folder cannot be written; the same
         errors as `build_kb`.
     """
-    name = setting.removeprefix(STARTER_PREFIX) or DEFAULT_KB
-    if name not in _CONCEPT_FILES:
+    if (name := setting.removeprefix(STARTER_PREFIX) or DEFAULT_KB) not in _CONCEPT_FILES:
         known = ", ".join(f"{STARTER_PREFIX}{known}" for known in _CONCEPT_FILES)
         raise BioelError(Errors.B334.format(found=setting, known=known))
     folder, about = _bundled_folder(name), srsly.read_json(ASSETS_FOLDER / f"{name}.json")
@@ -106,8 +105,7 @@ def starter_kb(setting: str = "") -> KnowledgeBase:
 
 def place_of(kb: KnowledgeBase) -> str:
     """Return the `kb` setting that opens a knowledge base; "" if it is MeSH or in memory."""
-    name = bundled_name(kb)
-    if name is None:
+    if (name := bundled_name(kb)) is None:
         return str(kb.path or "")
     return "" if name == DEFAULT_KB else f"{STARTER_PREFIX}{name}"
 
@@ -120,9 +118,8 @@ def bundled_name(kb: KnowledgeBase) -> str | None:
 
 def _bundled_folder(name: str) -> Path:
     digest = _file_digest(_CONCEPT_FILES[name])
-    full_name = f"{name}-{digest}-{SCHEMA_VERSION}.{NORMALIZER_VERSION}"
     # `KnowledgeBase.open` resolves paths too, so they can be compared.
-    return (cache_folder() / full_name).resolve()
+    return (cache_folder() / f"{name}-{digest}-{SCHEMA_VERSION}.{NORMALIZER_VERSION}").resolve()
 
 
 @cache
@@ -174,8 +171,7 @@ def open_kbs(value: KbSetting, open: Callable[[str], KnowledgeBase]) -> Knowledg
         strings = [*value, *value.values()]
     if not (isinstance(strings, list) and strings and all(isinstance(s, str) for s in strings)):
         raise BioelError(Errors.B321.format(found=value))
-    folders = folders_of(value)
-    if len(folders) == 1:
+    if len(folders := folders_of(value)) == 1:
         return open(folders[0])
     labels = value if isinstance(value, dict) else {}
     numbers = {label: folders.index(folder) for label, folder in labels.items()}

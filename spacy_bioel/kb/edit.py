@@ -66,8 +66,7 @@ class NameEdit:
         if self.rename:
             named = [(self.rename, source), *_without_name(named, self.rename)]
         for name in self.remove:
-            remaining = _without_name(named, name)
-            if len(remaining) == len(named):
+            if len(remaining := _without_name(named, name)) == len(named):
                 names = ", ".join(repr(name) for name, _ in named)
                 raise BioelError(Errors.B403.format(path=where, id=id, name=name, names=names))
             if not remaining:
@@ -143,16 +142,14 @@ def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> EditReport:
         drafts.retired = follow_chains(drafts.retired | replacements)
         removed = {id: drafts.current.pop(id) for id in replaced_by}
         for id in replacements:
-            replacement = drafts.current.get(drafts.retired[id])
-            if replacement is None:
+            if (replacement := drafts.current.get(drafts.retired[id])) is None:
                 raise _unknown_id(kb, drafts.retired[id])
             replacement.names += removed[id].names
             replacement.sources += removed[id].sources
             replacement.xrefs = extend_unique(replacement.xrefs, removed[id].xrefs)
         for draft in drafts.current.values():
             draft.parents = tuple(drafts.retired.get(parent, parent) for parent in draft.parents)
-        report = BuildReport(records=len(replaced_by))
-        return _replace_columns(transaction, kb, drafts, report)
+        return _replace_columns(transaction, kb, drafts, BuildReport(records=len(replaced_by)))
 
 
 def edit_names(path: str | Path, edits: Mapping[str, NameEdit]) -> EditReport:
@@ -168,8 +165,7 @@ def edit_names(path: str | Path, edits: Mapping[str, NameEdit]) -> EditReport:
         for id, edit in edits.items():
             _check_current(kb, id, Errors.B406)
             edit.apply(drafts.current[id], id=id, where=kb.where, source=source)
-        report = BuildReport(records=len(edits))
-        return _replace_columns(transaction, kb, drafts, report)
+        return _replace_columns(transaction, kb, drafts, BuildReport(records=len(edits)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,8 +98,7 @@ def choose_index(vectors: QuantizedVectors) -> ExactIndex | FaissIndex:
 def _open_index(vectors: QuantizedVectors, file: RawFile) -> FaissIndex:
     # With a damaged index, faiss would crash or run out of memory.
     if (found := checksum(file.data)) != (expected := vectors.ann_checksum):
-        error = f"its checksum is {found}, expected {expected}"
-        raise BioelError(Errors.B184.format(error=error))
+        raise BioelError(Errors.B184.format(error=f"its checksum is {found}, expected {expected}"))
     position = 0
 
     def read_next(n: int) -> bytes:
@@ -146,8 +145,6 @@ def write_index(
     approximate.steps = _choose_steps(approximate, queries)
     rows, _ = approximate.search(queries, 10)
     exact_rows, _ = ExactIndex(vectors).search(queries, 10)
-    recall_at_1 = (rows[:, 0] == exact_rows[:, 0]).mean()
-    recall_at_10 = (rows[:, :, None] == exact_rows[:, None, :]).any(axis=1).mean()
     try:
         faiss.write_index(index, str(path))
     except RuntimeError as error:
@@ -156,8 +153,8 @@ def write_index(
         "kind": kind,
         "steps": approximate.steps,
         "queries": len(queries),
-        "recall@1": round(float(recall_at_1), 5),
-        "recall@10": round(float(recall_at_10), 5),
+        "recall@1": round(float((rows[:, 0] == exact_rows[:, 0]).mean()), 5),
+        "recall@10": round(float((rows[:, :, None] == exact_rows[:, None]).any(axis=1).mean()), 5),
     }
 
 
@@ -195,8 +192,7 @@ def near_enough(best: FloatArray, nearest: FloatArray) -> float:
     RETURNS (float): Threshold, with at most `_MAX_MISSED` exceptions; -1 if the search missed at
         most `_MAX_MISSED` nearest names.
     """
-    missed = np.sort(best[best < nearest])[::-1]
-    if len(missed) <= _MAX_MISSED:
+    if len(missed := np.sort(best[best < nearest])[::-1]) <= _MAX_MISSED:
         return _ANY_COSINE
     return math.ceil(1e4 * missed[_MAX_MISSED]) / 1e4
 

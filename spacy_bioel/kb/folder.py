@@ -84,10 +84,8 @@ def is_kb(folder: Path) -> bool:
 
 def check_replaceable(out: Path) -> None:
     """Check that a path is unused, empty or a knowledge base. RAISES BioelError: [B029] if not."""
-    if not out.exists() or is_kb(out):
-        return
-    is_empty = out.is_dir() and all(map(_is_leftover, out.iterdir()))
-    if not is_empty and not is_kb(out):  # another writer may have finished by now
+    is_unused = not out.exists() or (out.is_dir() and all(map(_is_leftover, out.iterdir())))
+    if not is_unused and not is_kb(out):  # another writer may have finished by now
         raise BioelError(Errors.B029.format(path=out))
 
 
@@ -241,8 +239,7 @@ def _acquire(lock: FileLock, folder: Path, *, make: bool) -> None:
             lock.acquire(timeout=timeout)
             return
         except Timeout:
-            timeout = deadline - time.monotonic()
-            if timeout <= 0:
+            if (timeout := deadline - time.monotonic()) <= 0:
                 raise BioelError(_with_holder(Errors.B212, folder)) from None
             LOGGER.warning(_with_holder(Warnings.W212, folder))
         except FileNotFoundError:

@@ -47,6 +47,7 @@ from spacy_bioel.types import IntArray
 # A 64-bit mask has one bit per type. Its last bit marks preferred names, or words that usually come
 # last in a name.
 MAX_TYPES = 63
+_LAST_BIT = np.uint64(1 << MAX_TYPES)
 # A word indicates a type if at least this share of the names that contain it have the type.
 _MIN_SHARE_OF_NAMES = 0.3
 
@@ -136,20 +137,18 @@ class Gazetteer:
         return cls(table("names"), table("words"))
 
     def match_spans(
-        self, tokens: Sequence[str], max_width: int, *, lengths: IntArray | None = None
+        self, tokens: Sequence[str], max_width: int, *, lengths: IntArray
     ) -> tuple[IntArray, IntArray, IntArray]:
         """Find all spans that are names, in several documents.
 
         tokens (Sequence[str]): Normalised tokens of all documents, concatenated.
-        lengths (IntArray | None): Number of tokens in each document; None: one document. Shape
-            (n_docs,).
+        lengths (IntArray): Number of tokens in each document. Shape (n_docs,).
         RETURNS (tuple): start, width - 1 and bit, one entry for each bit of each span. Shape
             (n_bits,) each.
         """
         keys = span_keys(tokens, max_width)
-        if lengths is not None:
-            tokens_left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(tokens))
-            keys[tokens_left[:, None] <= np.arange(max_width)] = 0
+        tokens_left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(tokens))
+        keys[tokens_left[:, None] <= np.arange(max_width)] = 0
         # A span that begins or ends with an empty token would repeat a match of the shorter span.
         is_empty = keys[:, 0] == 0
         keys[is_empty] = 0
@@ -178,13 +177,12 @@ def unpack_bits(masks: MaskArray) -> tuple[IntArray, IntArray]:
 def _name_masks(kb: KnowledgeBase) -> MaskArray:
     """Return, for each name, a mask of its concepts' types. Shape (n_names,)."""
     frequency = np.bincount(kb.type_ids, minlength=len(kb.type_names))
-    bit_of_type = np.full(len(kb.type_names), -1)
     frequent = np.argsort(-frequency, kind="stable")[:MAX_TYPES]
-    bit_of_type[frequent] = np.arange(len(frequent))
+    mask_of_type = np.zeros(len(kb.type_names), dtype=np.uint64)
+    mask_of_type[frequent] = np.uint64(1) << np.arange(len(frequent), dtype=np.uint64)
     concept_masks = np.zeros(len(kb), dtype=np.uint64)
-    bits = bit_of_type[kb.type_ids]
-    concepts = np.repeat(np.arange(len(kb)), np.diff(kb.type_offsets))[bits >= 0]
-    np.bitwise_or.at(concept_masks, concepts, np.uint64(1) << bits[bits >= 0].astype(np.uint64))
+    concepts = np.repeat(np.arange(len(kb)), np.diff(kb.type_offsets))
+    np.bitwise_or.at(concept_masks, concepts, mask_of_type[kb.type_ids])
     entry_masks = concept_masks[kb.name_concepts]
     entry_masks |= np.asarray(kb.name_is_preferred, dtype=np.uint64) << np.uint64(MAX_TYPES)
     return np.bitwise_or.reduceat(entry_masks, kb.name_offsets[:-1])
@@ -199,11 +197,10 @@ def _word_masks(names: Sequence[str], masks: MaskArray) -> KeyMasks:
     lengths = np.array([len(name_words) for name_words in split_names])
     total = np.bincount(word_numbers, minlength=len(numbers))
     word_masks = np.zeros(len(numbers), dtype=np.uint64)
-    masks_of_names = np.repeat(masks, lengths)
-    is_last = np.zeros(len(word_numbers), dtype=bool)
-    is_last[np.cumsum(lengths) - 1] = True
+    masks_of_words = np.repeat(masks & ~_LAST_BIT, lengths)
+    masks_of_words[np.cumsum(lengths) - 1] |= _LAST_BIT
     for bit in range(MAX_TYPES + 1):
-        has_bit = is_last if bit == MAX_TYPES else (masks_of_names >> np.uint64(bit)) & np.uint64(1)
+        has_bit = (masks_of_words >> np.uint64(bit)) & np.uint64(1)
         count = np.bincount(word_numbers, weights=has_bit, minlength=len(numbers))
         word_masks |= (count >= _MIN_SHARE_OF_NAMES * total).astype(np.uint64) << np.uint64(bit)
     keys = name_keys(numbers)
@@ -252,10 +249,6 @@ class Substitutes:
         word, by = (np.array(keys, dtype=np.uint64) for keys in columns[:2])
         return cls(word, by, columns[2], np.array(columns[3], dtype=np.float32), columns[4])
 
-    def share_of(self, rows: IntArray) -> NDArray[np.float32]:
-        """Return the shares of the pairs in these rows, 0 for row -1."""
-        return np.append(self.share, np.float32(0))[rows]
-
 
 @dataclass(frozen=True)
 class BagsOfWords:
@@ -268,10 +261,6 @@ class BagsOfWords:
     substitutes: Substitutes
     long: KeyMasks  # keys of the first MAX_WORDS words of longer names, with their maximum length
     phrases: KeyArray  # keys of noun phrases of two words in names, ascending
-
-    def rows_of(self, bag: int) -> list[int]:
-        """Return the name rows of a bag, by its number from 1."""
-        return self.rows[self.offsets[bag - 1] : self.offsets[bag]].tolist()
 
     @classmethod
     def from_kb(cls, kb: KnowledgeBase, nouns: Mapping[str, str] | None = None) -> BagsOfWords:

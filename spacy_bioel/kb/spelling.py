@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from os.path import commonprefix
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,8 +73,7 @@ def build_postings(
         pairs = np.sort(codes << 32 | numbers)
         codes, counts = np.unique(pairs >> 32, return_counts=True)
         blocks.append((codes, counts, (pairs & 0xFFFFFFFF).astype(np.int32)))
-    codes_of_blocks = [np.zeros(0, np.int64), *(codes for codes, _, _ in blocks)]
-    grams = np.unique(np.concatenate(codes_of_blocks))
+    grams = np.unique(np.concatenate([np.zeros(0, np.int64), *(codes for codes, _, _ in blocks)]))
     frequency = np.zeros(len(grams), np.int64)
     for codes, counts, _ in blocks:
         frequency[np.searchsorted(grams, codes)] += counts
@@ -214,8 +214,7 @@ def _highest(values: NDArray[np.floating], k: int) -> IntArray:
         # The lower bound from a sample is rarely too high; if it is, all values are compared.
         n_sampled = 2 * k // _SAMPLE_STRIDE + 1
         bound = np.partition(values[::_SAMPLE_STRIDE], -n_sampled)[-n_sampled]
-        above = np.flatnonzero(values >= bound)
-        if len(above) >= k:
+        if len(above := np.flatnonzero(values >= bound)) >= k:
             candidates = above
     return candidates[values[candidates] >= np.partition(values[candidates], -k)[-k]]
 
@@ -247,11 +246,9 @@ def word_overlap(
     word = name_words[entries_of(name_starts[name], counts)[1]]
     keys = query[pair] * len(words) + word
     owner = np.repeat(np.arange(len(queries)), np.diff(query_starts))
-    query_keys = owner * len(words) + query_words
-    is_shared = find_sorted(query_keys, keys)[1]
+    is_shared = find_sorted(owner * len(words) + query_words, keys)[1]
     shared_size = np.bincount(pair, size[word] * is_shared, len(name))
-    total_size = query_size[query] + name_size[name]
-    dice = 2 * shared_size / np.maximum(total_size, 1)
+    dice = 2 * shared_size / np.maximum(query_size[query] + name_size[name], 1)
     covered = shared_size / np.maximum(query_size[query], 1)
     return dice.astype(np.float32), covered.astype(np.float32)
 
@@ -351,9 +348,7 @@ def is_one_error_apart(word: str, other: str) -> bool:
     """Return whether strings differ by an added, missing or wrong letter, or two swapped ones."""
     if abs(len(word) - len(other)) > 1 or word == other:
         return False
-    n_equal = 0
-    while n_equal < min(len(word), len(other)) and word[n_equal] == other[n_equal]:
-        n_equal += 1
+    n_equal = len(commonprefix((word, other)))
     a, b = word[n_equal:], other[n_equal:]
     return (
         a[1:] == b[1:]  # wrong letter
