@@ -306,8 +306,7 @@ def _get_cuis(span: Span) -> tuple[str, ...]:
 
 
 def _get_concept_id(span: Span) -> str | None:
-    ids = _get_cuis(span)
-    return ids[0] if ids else None
+    return next(iter(_get_cuis(span)), None)
 
 
 def _stored_record(span: Span, part: str = "facts") -> Record:
