@@ -195,8 +195,7 @@ def mention_spans(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> lis
 
 def stored_names(doc: Doc, spans_key: str) -> Mapping[str, Any]:
     """Return what `bioel_names` has stored with a span group, or nothing."""
-    group = doc.spans.get(spans_key)
-    return group.attrs.get(_NAMES, {}) if group is not None else {}
+    return doc.spans[spans_key].attrs.get(_NAMES, {}) if spans_key in doc.spans else {}
 
 
 def set_names(found: FoundSpans, mentions: Collection[SpanKey], *, spans_key: str) -> None:
@@ -363,10 +362,14 @@ def record_of(span: Span, spans_key: str = "") -> Record | None:
     the `spans_key` group, else for the group in `span.id_`, else one with the concept id of the
     span (`span.kb_id_`), preferably of the linker that set the ids of `doc.ents`, else the last.
     """
-    start, end, label = _span_key(span)
-    values: dict[Any, Any] = span.doc.user_data
-    value = values.get(_value_key(start, end))
-    records = value.get(label) if value is not None else _records_of_groups(span)
+    (*offsets, label), doc = _span_key(span), span.doc
+    values: dict[Any, Any] = doc.user_data
+    value_key = _value_key(*offsets)
+    if value_key not in values and not _value_keys(doc):  # a DocBin without user data
+        for group_key, group in doc.spans.items():
+            for *place, record in group.attrs.get(_LINKS, ()):
+                _records_at(doc, place)[group_key] = dict(record)
+    records: dict[str, Record] = values.get(value_key, {}).get(label)
     if not records:
         return None
     for key in (spans_key, span.id_):
@@ -375,19 +378,6 @@ def record_of(span: Span, spans_key: str = "") -> Record | None:
     same_id = [record for record in records.values() if record["id"] == span.kb_id_]
     newest_first = (same_id or list(records.values()))[::-1]
     return max(newest_first, key=lambda record: bool(record.get("in_ents")))
-
-
-def _records_of_groups(span: Span) -> dict[str, Record]:
-    """Return a span's records, restored from the groups of a DocBin without user data."""
-    doc = span.doc
-    if not _value_keys(doc):
-        for spans_key, group in doc.spans.items():
-            for start, end, label, record in group.attrs.get(_LINKS, ()):
-                _records_at(doc, (start, end, label))[spans_key] = dict(record)
-    values: dict[Any, Any] = doc.user_data
-    value = values.get(_value_key(span.start_char, span.end_char), {})
-    records: dict[str, Record] = value.get(span.label_, {})
-    return records
 
 
 def get_links(doc: Doc, spans_key: str = SPANS_KEY) -> list[Link]:
@@ -429,9 +419,7 @@ def facts_of(span: Span, record: Record) -> dict[str, Any]:
 def set_fact(doc: Doc, name: str, values: Sequence[Any], *, spans_key: str) -> None:
     """Write a declared fact about each span in a group, whose offsets refer to the document."""
     group, declared = doc.spans[spans_key], declared_facts()[name]
-    stored: dict[tuple[int, int, str], Record] = {}
-    for *key, record in group.attrs.get(_LINKS, ()):
-        stored[tuple(key)] = record
+    stored: dict[Any, Record] = {tuple(key): r for *key, r in group.attrs.get(_LINKS, ())}
     for span, value in zip(group, values, strict=True):
         new = {"id": span.kb_id_, "facts": {}}
         facts = stored.setdefault(_span_key(span), new)["facts"]

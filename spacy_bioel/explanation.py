@@ -250,7 +250,7 @@ def explain_link(
         candidates.append(ExplainedCandidate(*columns, kind=type_name(c)))
     # The dictionary labels mentions after it finds them; records are stored by label.
     labelled = Span(span.doc, span.start, span.end, link.label)
-    facts = {} if (record := record_of(labelled)) is None else facts_of(labelled, record)
+    facts = facts_of(labelled, record_of(labelled) or {})
     said = [
         declared.described(facts[name], span.doc.text)
         for name, declared in declared_facts().items()
@@ -306,22 +306,20 @@ def _get_cuis(span: Span) -> tuple[str, ...]:
 
 
 def _get_concept_id(span: Span) -> str | None:
-    ids = _get_cuis(span)
-    return ids[0] if ids else None
+    return next(iter(_get_cuis(span)), None)
 
 
-def _stored_record(span: Span, part: str = "facts") -> Record | None:
+def _stored_record(span: Span, part: str = "facts") -> Record:
     """Return the record of a span, with a warning if a linked span has lost a part of it."""
-    record = record_of(span)
-    if span.kb_id and part not in (record or ()):
+    record = record_of(span) or {}
+    if span.kb_id and part not in record:
         missing = "candidates" if part == "candidates" else "facts and context"
         warnings.warn(Warnings.W324.format(part=missing, text=span.text[:40]), stacklevel=4)
     return record
 
 
 def _get_candidates(span: Span) -> tuple[Candidate, ...]:
-    record = _stored_record(span, "candidates")
-    return () if record is None else link_of(span, record).candidates
+    return link_of(span, _stored_record(span, "candidates")).candidates
 
 
 @cache  # the same getter each time, because `register_extensions` compares them by identity
@@ -330,13 +328,11 @@ def _getter_of_fact(name: str) -> Callable[[Span], Any]:
 
 
 def _get_fact(name: str, span: Span) -> Any:
-    record = _stored_record(span)
-    return None if record is None else record.get("facts", {}).get(name)
+    return _stored_record(span).get("facts", {}).get(name)
 
 
 def _get_declared(fact: str, read: Callable[[Any, str], Any], span: Span) -> Any:
-    record = _stored_record(span)
-    facts = {} if record is None else facts_of(span, record)
+    facts = facts_of(span, _stored_record(span))
     return read(facts[fact], span.doc.text) if fact in facts else None
 
 

@@ -306,10 +306,8 @@ def _add_mentions(linker: Linker, examples: Sequence[Example], *, only_known: bo
     linker.alias_table = AliasTable()
     linker.count_mentions(examples)
     check_gold_ids(kb, linker.alias_table.ids, "training documents")
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for table in (start, linker.alias_table):
-        for string, ids in table.counts.items():
-            counts[string].update(ids)
-    known = {id for id in AliasTable(counts).ids if not only_known or kb.find(id) >= 0}
-    kept = {s: {id: n for id, n in ids.items() if id in known} for s, ids in counts.items()}
+    added = linker.alias_table.counts.items()
+    all_ = start.with_mentions((s, id) for s, ids in added for id in Counter(ids).elements())
+    known = {id for id in all_.ids if not only_known or kb.find(id) >= 0}
+    kept = {s: {id: n for id, n in ids.items() if id in known} for s, ids in all_.counts.items()}
     linker.alias_table = AliasTable({string: ids for string, ids in kept.items() if ids})

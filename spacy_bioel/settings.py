@@ -28,6 +28,8 @@ Natural = Annotated[int, Field(ge=0)]
 NonEmpty = Annotated[str, Field(min_length=1)]
 _as_tuple = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
 NonEmptyStrings = Annotated[tuple[NonEmpty, ...], _as_tuple]
+_Folders = Annotated[list[str], Field(min_length=1)]
+_GoldKey = Annotated[str, Field(description="Span group with the gold mentions, for training.")]
 
 # Words for JSON schema types in messages.
 _TYPE_WORDS = {
@@ -189,9 +191,7 @@ class MentionSettings(Settings):
         "longest is kept.",
     )
     spans_key: str = Field(default=SPANS_KEY, description="Span group for the mentions.")
-    gold_key: str = Field(
-        default=GOLD_KEY, description="Span group with the gold mentions, for training."
-    )
+    gold_key: _GoldKey = GOLD_KEY
 
 
 class DictionarySettings(Settings):
@@ -309,11 +309,7 @@ GENERAL_LABELS = frozenset(
 class LinkerSettings(Settings):
     pipe = LINKER
 
-    kb: (
-        str
-        | Annotated[list[str], Field(min_length=1)]
-        | Annotated[dict[str, str], Field(min_length=1)]
-    ) = Field(
+    kb: str | _Folders | Annotated[dict[str, str], Field(min_length=1)] = Field(
         default="",
         description="Knowledge base folder; or a list of folders, which are all searched; or a "
         'folder for each label, `{"Disease": "kb/mondo"}` '
@@ -373,9 +369,7 @@ class LinkerSettings(Settings):
     )
     training: TrainingSettings = TrainingSettings()
     spans_key: str = Field(default=SPANS_KEY, description="Span group for the mentions and links.")
-    gold_key: str = Field(
-        default=GOLD_KEY, description="Span group with the gold mentions, for training."
-    )
+    gold_key: _GoldKey = GOLD_KEY
 
     @property
     def only_labels(self) -> tuple[str, ...]:
@@ -390,7 +384,7 @@ class LinkerSettings(Settings):
 class NameSettings(Settings):
     pipe = NAMES
 
-    kb: str | Annotated[list[str], Field(min_length=1)] = Field(
+    kb: str | _Folders = Field(
         default="",
         description="Knowledge base folder, or a list of folders; it is not saved with the "
         'pipeline. `""`: that of the pipeline\'s `bioel_linker` with the same `spans_key`.',

@@ -140,31 +140,26 @@ def make_networks(
     kb: KnowledgeBase,
     get_examples: Callable[[], Iterable[Example]],
     *,
-    more_names: Sequence[str],
     gold_key: str,
     encoder: str | None,
-    embeddings: str | None,
-    vocabulary: int,
-    width: int,
+    **arguments: Any,
 ) -> None:
     """Make a linker's networks: the name encoder and, in a contextual model, a contextual network.
 
-    more_names (Sequence[str]): Strings of the training mentions.
     encoder (str | None): Folder of an encoder to start from (see training/scripts/pretrain.py), or
-        "starter" for the bundled encoder. The name encoder then ignores the arguments below.
+        "starter" for the bundled encoder. The name encoder then ignores the arguments below,
+        which are those of `EncoderSource`.
+    more_names (Sequence[str]): Strings of the training mentions.
     embeddings (str | None): Hugging Face model directory with word pieces and embeddings, which
         are frozen; None: make them from the knowledge base names. For a transformer encoder: its
         checkpoint, unless the encoder settings specify one.
     vocabulary, width (int): Number of word pieces, and size of their embeddings.
     """
-    source = EncoderSource(
-        kb,
-        more_names=more_names,
-        read_texts=lambda: [normalize_name(x.reference.text) for x in get_examples()],
-        embeddings=embeddings,
-        vocabulary=vocabulary,
-        width=width,
-    )
+
+    def read_texts() -> list[str]:
+        return [normalize_name(x.reference.text) for x in get_examples()]
+
+    source = EncoderSource(kb, read_texts=read_texts, **arguments)
     if encoder is not None:
         folder = ENCODER if encoder == "starter" else Path(encoder)
         read_encoder(name_encoder_of(model), folder)

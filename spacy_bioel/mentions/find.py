@@ -180,17 +180,15 @@ def trim_borders(doc: Doc, spans: Sequence[ScoredSpan]) -> list[ScoredSpan]:
     "Denies fever" becomes "fever"."""
     trimmed: set[int] = set()
     for match in _NEVER_IN_MENTIONS.finditer(text_of(doc)):
-        span = doc.char_span(*match.span(), alignment_mode="expand")
-        if span is not None:
-            trimmed.update(token.i for token in span)
+        if (span := doc.char_span(*match.span(), alignment_mode="expand")) is not None:
+            trimmed.update(range(span.start, span.end))
     if not trimmed:
         return list(spans)
-    kept = []
-    for start, end, label, p in spans:
-        tokens = [i for i in range(start, end) if i not in trimmed]
-        if tokens:
-            kept.append((tokens[0], tokens[-1] + 1, label, p))
-    return kept
+    return [
+        (tokens[0], tokens[-1] + 1, label, p)
+        for start, end, label, p in spans
+        if (tokens := [i for i in range(start, end) if i not in trimmed])
+    ]
 
 
 def drop_overlaps(
