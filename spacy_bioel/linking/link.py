@@ -86,10 +86,11 @@ def rank_by_string(batch: Batch, generator: CandidateGenerator) -> Batch:
         pairs = zip(batch.labels, batch.probabilities, strict=True)
         labels = [label if p is None else AS_NAME for label, p in pairs]
     strings = list(zip(batch.strings, labels, strict=True))
-    wanted = {pair for pair in strings if pair[1] != AS_NAME}
-    for query, label in zip(batch.queries, labels, strict=True):
-        if label != AS_NAME:
-            wanted.update((other, label) for other in query.others)
+    wanted = {
+        (string, label)
+        for query, label in zip(batch.queries, labels, strict=True)
+        for string in ((query.whole, *query.others) if label != AS_NAME else ())
+    }
     ranked = {
         **(generator.rank(sorted(wanted)) if wanted else {}),
         **generator.rank_names([string for string, label in strings if label == AS_NAME]),
@@ -215,8 +216,7 @@ def decide_one(
 def with_labels(
     links: Sequence[Link], probabilities: Sequence[float | None], kb: KnowledgeBase
 ) -> list[Link]:
-    """Give names of the dictionary a label, which `doc.ents` requires: of the linked concept, or
-    the best."""
+    """Give names of the dictionary the label of their linked or best concept, for `doc.ents`."""
     concepts = [next(iter(link.ids or [c.id for c in link.candidates]), "") for link in links]
     rows, index = np.unique(kb.find_all(concepts), return_inverse=True)
     labels = [kb.title] * int((rows < 0).sum()) + kb.labels_of(rows[rows >= 0])

@@ -25,7 +25,6 @@ from spacy_bioel.settings import (
     CurrentSettings,
     NameSettings,
 )
-from spacy_bioel.types import SpanKey
 
 
 class NameLookup(JoiningPipe, Pipe):
@@ -46,10 +45,7 @@ class NameLookup(JoiningPipe, Pipe):
 
     @property
     def linker(self) -> Linker:
-        """The linker whose knowledge base is used.
-
-        RAISES BioelError: [B082] if there is none.
-        """
+        """The linker whose knowledge base is used. RAISES BioelError: [B082] if there is none."""
         if self._linker is not None and self.cfg["kb"]:
             self._linker.cfg["kb"] = self.cfg["kb"]  # users may have changed it
             return self._linker
@@ -71,8 +67,8 @@ class NameLookup(JoiningPipe, Pipe):
             except Exception as error:
                 error_handler(self.name, self, docs, error)
 
-    def find(self, docs: Iterable[Doc]) -> list[tuple[FoundSpans, set[SpanKey]]]:
-        """Find names beside the mentions of each document, which are returned too.
+    def annotate(self, docs: Sequence[Doc]) -> Sequence[FoundSpans]:
+        """Write mentions and names as span groups, and return them, for explanations.
 
         RAISES BioelError: [B082] without a linker, [B083] if an earlier pipe has linked, or found,
             names in the same span group, [B084] if the linker has no labels for unambiguous names;
@@ -90,21 +86,16 @@ class NameLookup(JoiningPipe, Pipe):
             forget_names(doc, cfg.spans_key)
             mentions.append(mentions_of(doc, "auto", cfg.spans_key))
         keys = [{span[:3] for span in of_doc.spans} for of_doc in mentions]
-        return list(zip(find_names(mentions, linker.generator, settings), keys, strict=True))
-
-    def annotate(self, docs: Sequence[Doc]) -> list[FoundSpans]:
-        """Write the span groups, and return what they were made of, for explanations."""
-        key, found = self.cfg["spans_key"], self.find(docs)
-        for of_doc, mentions in found:
-            set_names(of_doc, mentions, spans_key=key)
-        return [of_doc for of_doc, _ in found]
+        found = find_names(mentions, linker.generator, settings)
+        for of_doc, keys_of_doc in zip(found, keys, strict=True):
+            set_names(of_doc, keys_of_doc, spans_key=cfg.spans_key)
+        return found
 
     def _check_order(self, nlp: Language) -> None:
         key = self.cfg["spans_key"]
         for name, pipe in takewhile(lambda pair: pair[1] is not self, nlp.pipeline):
             if isinstance(pipe, Linker | NameLookup) and pipe.cfg["spans_key"] == key:
-                about = {"name": self.name, "earlier": name, "key": key}
-                raise BioelError(Errors.B083.format(**about))
+                raise BioelError(Errors.B083.format(name=self.name, earlier=name, key=key))
 
     def current_settings(self) -> dict[str, Any]:
         """Return the current settings in the form used in configs."""
