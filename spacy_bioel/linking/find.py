@@ -20,7 +20,7 @@ from spacy_bioel.types import ScoredSpan, SpanKey
 def find_mentions(docs: Iterable[Doc], generator: CandidateGenerator) -> Batch:
     """Find the mentions to link in a batch of documents, according to the `mentions` setting.
 
-    Names that `bioel_names` has found are links of its group, whatever the setting.
+    The spans of a group include the names that `bioel_names` has found.
     """
     docs, settings = list(docs), generator.state.settings
     key = settings.spans_key
