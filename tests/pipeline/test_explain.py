@@ -53,7 +53,7 @@ def test_why_a_mention_is_linked(nlp, folder):
     about = (kb.name, kb.source, kb.release, kb.licence, kb.concepts)
     assert about == ("mine", "signs", "2026-11", "CC0", 4)
     assert kb.fingerprint == nlp.get_pipe("bioel_linker").kb.fingerprint
-    assert report.finds == ("Mentions are found by other components: entity_ruler, bioel_linker.")
+    assert report.finds == "Mentions are found by other components: entity_ruler."
     assert report.considered == ()
     (mention,) = report.mentions
     assert (mention.text, mention.ids, mention.is_mention) == ("convulsions", ("X:1",), True)

@@ -215,7 +215,7 @@ def gazetteer(tmp_path_factory) -> Gazetteer:
 
 
 def matches(gazetteer: Gazetteer, tokens: list[str]) -> list[tuple[int, int, int]]:
-    found = gazetteer.match_spans(tokens, 4)
+    found = gazetteer.match_spans(tokens, 4, lengths=np.array([len(tokens)]))
     return list(zip(*(column.tolist() for column in found), strict=True))
 
 
