@@ -55,7 +55,7 @@ NamedRules = tuple[str, EntityRules]  # with the name that they have in the conf
 
 
 def _run(named: NamedRules, function: str, *args: Any, n: int | None = None) -> Any:
-    """Call one of the rules' functions.
+    """Call a function of a rule set.
 
     n (int | None): Number of results that the function must return.
     RAISES BioelError: [B497] instead of errors without a code, [B503] if the number of results is

@@ -262,7 +262,7 @@ def detector_step(prepared: Prepared, *, track: Track = untracked) -> Choice:
 
     @cache  # many settings give the same mentions
     def linked(index: int, mentions: tuple[ScoredSpan, ...]) -> list[Link]:
-        """Return the mentions of the whole pipeline; the linker may add names to the detector's."""
+        """Return the mentions that the whole pipeline finds, with names that the linker adds."""
         doc, linker = prepared.before_linker(index, mentions), prepared.linker
         if linker is None:
             return get_links(doc, spans_key(None))

@@ -44,8 +44,8 @@ def find_mentions(docs: Iterable[Doc], generator: CandidateGenerator) -> Batch:
 def find_names(
     mentions: Sequence[FoundSpans], generator: CandidateGenerator, settings: LinkerSettings
 ) -> Sequence[FoundSpans]:
-    """Find names beside the mentions of documents: with `mentions = "dictionary"` all, else only
-    unambiguous ones."""
+    """Find names that are not mentions yet: all of them with `mentions = "dictionary"`, otherwise
+    only unambiguous ones."""
     if settings.mentions == BY_DICTIONARY:
         found = _find_all_names([of_doc.doc for of_doc in mentions], generator, settings)
         for of_doc, before in zip(found, mentions, strict=True):

@@ -30,9 +30,9 @@ from spacy_bioel.settings import (
 class NameLookup(JoiningPipe, Pipe):
     """Finds names beside the mentions of earlier pipes; its settings are `NameSettings`.
 
-    It has no files of its own: names, vocabularies and rules are those of a linker.
+    It saves no files, and uses the names, vocabularies and rules of a linker.
 
-    linker (Linker | None): A linker with the `kb` setting; None: the linker of the pipeline.
+    linker (Linker | None): For a `kb` setting, or for worker processes, which have no pipeline.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class NameLookup(JoiningPipe, Pipe):
     @property
     def linker(self) -> Linker:
         """The linker whose knowledge base is used. RAISES BioelError: [B082] if there is none."""
-        if self._linker is not None and self.cfg["kb"]:
-            self._linker.cfg["kb"] = self.cfg["kb"]  # users may have changed it
-            return self._linker
-        linkers: list[Linker] = self.pipeline.made_by(LINKER)
-        if not linkers:
+        linkers: list[Linker] = [] if self.cfg["kb"] else self.pipeline.made_by(LINKER)
+        if linkers:
+            return max(linkers, key=lambda one: one.cfg["spans_key"] == self.cfg["spans_key"])
+        if self._linker is None:
             raise BioelError(Errors.B082.format(name=self.name))
-        return max(linkers, key=lambda linker: linker.cfg["spans_key"] == self.cfg["spans_key"])
+        self._linker.cfg["kb"] = self.cfg["kb"] or self._linker.cfg["kb"]  # it may have changed
+        return self._linker
 
     def __call__(self, doc: Doc) -> Doc:
         self.annotate([doc])

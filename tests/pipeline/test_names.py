@@ -1,5 +1,6 @@
 """`bioel_names` finds names by itself, for a linker without detector, and beside other mentions."""
 
+import pickle
 from typing import Any
 
 import pytest
@@ -133,6 +134,10 @@ def test_taken_over_from_another_pipeline(kb):
 
 def test_with_worker_processes(kb):
     nlp, texts = with_names(kb), [TEXT, OTHER, TEXT]
+    # Processes that are spawned get the pipes as one pickle.
+    names, linker = pickle.loads(pickle.dumps([pipe for _, pipe in nlp.pipeline[1:]]))
+    assert names.linker is linker
+    assert get_links(linker(names(nlp.make_doc("A seizure.")))) == get_links(nlp("A seizure."))
     linked = [get_links(doc) for doc in nlp.pipe(texts, n_process=2, batch_size=1)]
     assert linked == [get_links(doc) for doc in nlp.pipe(texts)]
 
