@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, lru_cache, partial
 from itertools import chain
 
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc
 
 from spacy_bioel.batch import Batch, Query
 from spacy_bioel.dictionary.unambiguous import (
@@ -22,11 +22,11 @@ from spacy_bioel.doc import long_forms, text_of, texts_of
 from spacy_bioel.entities import EntityRules, LinkerKnowledge
 from spacy_bioel.entities.homonyms import HomonymResolver, WordsOfDocument
 from spacy_bioel.entities.organism_genes import (
+    ORTHOLOG_ORGANISMS,
     add_organism_genes,
     organism_of_gene,
     organism_of_ortholog,
     organisms_of,
-    ortholog_organisms,
     orthologs_of,
     symbols_of,
     with_orthologs,
@@ -34,11 +34,11 @@ from spacy_bioel.entities.organism_genes import (
 from spacy_bioel.entities.species import (
     HUMAN,
     ORGANISM_PREFIX,
+    NamedPlace,
     SpeciesCandidates,
-    is_experimental_system,
     is_microbe,
+    organism_places,
     organism_table,
-    organism_words,
     score_species,
 )
 from spacy_bioel.entities.usual_names import (
@@ -167,10 +167,16 @@ class Genes(EntityRules):
         assert self.knowledge is not None
         rescored: dict[int, list[Candidate]] = {}
         genes_of = genes_by_organism(batch, self.knowledge)
-        if self.other_organisms and (named := ortholog_organisms(batch)):
-            genes_of |= _orthologs_in(batch, genes_of, named, self.knowledge)
+        with_genes = {
+            batch.owners[index]
+            for indices in _genes_by_kb(batch, self.knowledge).values()
+            for index in indices
+        }
+        places = organism_places(batch, with_genes)
+        if self.other_organisms:
+            genes_of |= _orthologs_in(batch, genes_of, places, self.knowledge)
             genes_of = dict(sorted(genes_of.items()))
-        table = organism_table(batch, genes_of, self.knowledge.kb)
+        table = organism_table(batch, genes_of, places, self.knowledge.kb)
         words = cache(lambda owner: WordsOfDocument(text_of(batch.docs[owner])))
         is_known = cache(lambda kb, id: kb.find(id) >= 0)
         for index, organisms in score_species(table):
@@ -198,11 +204,12 @@ class Genes(EntityRules):
 
     def explain(self, batch: Batch) -> list[str]:
         assert self.knowledge is not None
-        links_of: dict[int, list[tuple[Span, Link]]] = {}
-        for span, link, owner in zip(batch.spans, batch.links, batch.owners, strict=True):
-            links_of.setdefault(owner, []).append((span, link))
         texts = [text_of(doc) for doc in batch.docs]
-        organisms = [_organisms_in(links_of.get(i, ()), text) for i, text in enumerate(texts)]
+        organisms: dict[int, dict[str, list[str]]] = {}
+        for owner, places in organism_places(batch, range(len(texts))).items():
+            words_of = organisms.setdefault(owner, {})
+            for start, end, id in places:
+                words_of.setdefault(id, []).append(texts[owner][start:end])
         sentences = []
         for span, link, owner in zip(batch.spans, batch.links, batch.owners, strict=True):
             kb = self.knowledge.kb_of(span.label_)
@@ -252,21 +259,6 @@ def create_genes_v1(*, usual_names: bool = True, other_organisms: bool = True) -
     """Registered as `spacy-bioel.Genes.v1`; takes the same arguments as `Genes`."""
     # A function, because the types of a class's arguments would not be checked.
     return Genes(usual_names=usual_names, other_organisms=other_organisms)
-
-
-def _organisms_in(links: Sequence[tuple[Span, Link]], text: str) -> dict[str, list[str]]:
-    """Return the words for organisms in a document, by organism id."""
-    organisms: dict[str, list[str]] = {}
-    ends = set()
-    for span, link in links:
-        for id in link.ids:
-            if id.startswith(ORGANISM) and not is_experimental_system(span):
-                organisms.setdefault(id, []).append(span.text)
-                ends.add(span.end_char)
-    for start, end, id in organism_words(text):
-        if end not in ends:
-            organisms.setdefault(id, []).append(text[start:end])
-    return organisms
 
 
 # Words before and after a gene name: "human TERT gene", "p-AKT".
@@ -336,11 +328,14 @@ def genes_by_organism(batch: Batch, knowledge: LinkerKnowledge) -> dict[int, Spe
 def _orthologs_in(
     batch: Batch,
     genes_of: dict[int, SpeciesCandidates],
-    organisms: dict[int, set[str]],
+    places: Mapping[int, list[NamedPlace]],
     knowledge: LinkerKnowledge,
 ) -> dict[int, SpeciesCandidates]:
-    """Return the candidates with orthologs for the mentions in documents with these organisms."""
-    result = {}
+    """Return the candidates with orthologs for the mentions in documents that name organisms."""
+    result, organisms = {}, dict[int, frozenset[str]]()
+    for owner, of_doc in places.items():
+        if ids := ORTHOLOG_ORGANISMS.intersection(id for *_, id in of_doc):
+            organisms[owner] = ids
     for kb, indices in _genes_by_kb(batch, knowledge).items():
         in_documents = [i for i in indices if batch.owners[i] in organisms]
         for index, spellings in _mention_spellings(batch, in_documents).items():

@@ -22,11 +22,10 @@ import numpy as np
 from spacy.lang.en.stop_words import STOP_WORDS
 from spacy.tokens import Doc
 
-from spacy_bioel.batch import Batch
 from spacy_bioel.dictionary.unambiguous import common_words
 from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.entities import RULE_PROBABILITY
-from spacy_bioel.entities.species import SpeciesCandidates, is_experimental_system, organism_words
+from spacy_bioel.entities.species import SpeciesCandidates
 from spacy_bioel.entities.usual_names import USUAL_NAME, is_beside_gene_words
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.bundled import ASSETS_FOLDER, bundled_name
@@ -125,13 +124,13 @@ def _is_named_gene(text: str, start: int, end: int, starts: set[int], ends: set[
     return gap is not None and start - len(gap[0]) in ends
 
 
-_ORGANISMS = frozenset(f"{ORGANISM}{id}" for id in (9913, 9823, 9031, 9615, 8364, 3702))
+ORTHOLOG_ORGANISMS = frozenset(f"{ORGANISM}{id}" for id in (9913, 9823, 9031, 9615, 8364, 3702))
 _SCORE = 0.9  # of a symbol that no other organism has
 
 
 def orthologs_of(kb: KnowledgeBase, organisms: Collection[str]) -> dict[str, dict[str, str]]:
     """Return the gene ids by organism and normalised symbol; none if `kb` is not bundled."""
-    known = _ORGANISMS.intersection(organisms)
+    known = ORTHOLOG_ORGANISMS.intersection(organisms)
     is_bundled = bool(known) and bundled_name(kb) == "genes"
     return {organism: _orthologs()[organism] for organism in sorted(known) if is_bundled}
 
@@ -149,16 +148,6 @@ def _orthologs() -> dict[str, dict[str, str]]:
 def organism_of_ortholog(id: str) -> str:
     """Return the organism of a gene in the table, or ""."""
     return next((organism for organism, ids in _orthologs().items() if id in ids.values()), "")
-
-
-def ortholog_organisms(batch: Batch) -> dict[int, set[str]]:
-    """Return the organisms of the table that documents name, by document."""
-    named = {i: {id for *_, id in organism_words(text_of(d))} for i, d in enumerate(batch.docs)}
-    for i, ranked in enumerate(batch.candidates[: batch.n_wholes]):
-        is_named = ranked and ranked[0].id in _ORGANISMS
-        if is_named and not is_experimental_system(batch.spans[i]):
-            named[batch.owners[i]].add(ranked[0].id)
-    return {owner: ids & _ORGANISMS for owner, ids in named.items() if ids & _ORGANISMS}
 
 
 def with_orthologs(

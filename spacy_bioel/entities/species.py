@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from itertools import groupby
@@ -113,6 +113,7 @@ _BEFORE_SYSTEM = re.compile(
     re.IGNORECASE,
 )
 _CASED_WORD = re.compile(r"(?<![\w-])[A-Za-z][a-z]{1,20}(?![\w-])")  # "rams", but not "RAM"
+_WORD, _MAX_WORDS_IN_NAME = re.compile(r"\w+"), 4
 _MAX_BEFORE_SYSTEM = 40  # characters to search before an organism
 _MAX_ORGANISMS = 50
 _ANYWHERE = 1 << 40  # longer than any document, in characters
@@ -121,11 +122,8 @@ _ANYWHERE = 1 << 40  # longer than any document, in characters
 class NamedOrganisms:
     """The organisms mentioned in a document, with their positions, in text order."""
 
-    def __init__(self, doc: Doc, mentions: list[NamedPlace], n_cell_lines: int) -> None:
-        mention_ends = {end for _, end, _ in mentions}
-        self.text = text_of(doc)
-        words = [place for place in organism_words(self.text) if place[1] not in mention_ends]
-        places = sorted([*mentions, *words])
+    def __init__(self, doc: Doc, places: list[NamedPlace], n_cell_lines: int) -> None:
+        self.text, places = text_of(doc), sorted(places)
         self.starts = [start for start, _, _ in places]
         self.ends = [end for _, end, _ in places]
         self.ids = [id for _, _, id in places]
@@ -179,11 +177,10 @@ class NamedOrganisms:
         return self.ids[n_before - 1] if is_near else ""
 
 
-def is_experimental_system(span: Span) -> bool:
+def _is_experimental_system(text: str, start: int, end: int) -> bool:
     """Whether an organism is merely an experimental system: "yeast two-hybrid", "nude mice"."""
-    text = text_of(span.doc)
-    before = text[max(0, span.start_char - _MAX_BEFORE_SYSTEM) : span.start_char]
-    return bool(_AFTER_SYSTEM.match(text, span.end_char) or _BEFORE_SYSTEM.search(before))
+    before = text[max(0, start - _MAX_BEFORE_SYSTEM) : start]
+    return bool(_AFTER_SYSTEM.match(text, end) or _BEFORE_SYSTEM.search(before))
 
 
 @cache
@@ -218,6 +215,32 @@ def organism_words(text: str) -> list[NamedPlace]:
     return places
 
 
+@cache
+def _names_in_training() -> dict[str, str]:
+    """Read the normalised names of organisms in the training texts of the starter, with the
+    organism that each mostly means."""
+    table: dict[str, dict[str, int]] = srsly.read_json(ASSETS_FOLDER / "starter/alias_table.json")
+    meant = ((name, max(ids, key=ids.__getitem__)) for name, ids in table.items())
+    return {name: id for name, id in meant if id.startswith(ORGANISM) and len(name) > 2}
+
+
+@lru_cache(maxsize=256)
+def organism_names(text: str) -> list[NamedPlace]:
+    """Return the names of organisms in a text, for documents whose organisms nobody has marked."""
+    names, places, covered = _names_in_training(), list[NamedPlace](), 0
+    words = [(match[0].lower(), *match.span()) for match in _WORD.finditer(text)]
+    for i, (_, start, _) in enumerate(words):
+        if start < covered:
+            continue
+        for n in range(_MAX_WORDS_IN_NAME, 0, -1):
+            name = words[i : i + n]
+            if id := names.get(" ".join(word for word, *_ in name)):
+                covered = name[-1][2]
+                places.append((start, covered, id))
+                break
+    return places
+
+
 # Features of a (mention, organism) pair, in the order of the weights (see `_species_features`).
 SPECIES_FEATURES = (
     "human", "alone", "cells", "upper", "title", "rodent", "often", "heading", "before", "last",
@@ -248,6 +271,7 @@ class OrganismTable:
 def organism_table(
     batch: Batch,
     genes: Mapping[int, SpeciesCandidates],
+    places: Mapping[int, list[NamedPlace]],
     kb: KnowledgeBase,
 ) -> OrganismTable:
     """Return the evidence for each organism that a gene mention may belong to.
@@ -255,9 +279,14 @@ def organism_table(
     Parts of composites are not counted as evidence for other mentions.
 
     genes (Mapping): The candidates by organism for each mention that may be a gene.
+    places (Mapping): From `organism_places`, for the documents of these mentions.
     kb (KnowledgeBase): Its concept types show which organisms are microbes.
     """
-    places, n_cell_lines = _named_places(batch, genes)
+    n_cell_lines = Counter(
+        batch.owners[index]
+        for index, span in enumerate(batch.spans[: batch.n_wholes])
+        if span.label_ == CELL_LINE and not organism_words(span.text)
+    )
     documents = _named_organisms_of(batch, places, n_cell_lines)
     named = {id for places_of_doc in places.values() for _, _, id in places_of_doc}
     microbes = {id for id in named if is_microbe(kb, id)}
@@ -402,21 +431,26 @@ def default_weights() -> Fusion:
     return Fusion.from_json(weights, SPECIES_FEATURES)
 
 
-def _named_places(
-    batch: Batch, genes: Mapping[int, SpeciesCandidates]
-) -> tuple[dict[int, list[NamedPlace]], Counter[int]]:
-    """Return the linked organisms in each document with genes, and the number of cell lines that
-    do not imply an organism."""
-    places: dict[int, list[NamedPlace]] = {batch.owners[gene]: [] for gene in genes}
-    n_cell_lines: Counter[int] = Counter()
+def organism_places(batch: Batch, owners: Iterable[int]) -> dict[int, list[NamedPlace]]:
+    """Return the organisms that documents of a batch name: their mentions, then words that imply
+    an organism. In documents without mentions of organisms, these are found by their names."""
+    texts = {owner: text_of(batch.docs[owner]) for owner in owners}
+    places: dict[int, list[NamedPlace]] = {owner: [] for owner in texts}
+    marked = set[int]()
     for index in range(batch.n_wholes):
         span, owner = batch.spans[index], batch.owners[index]
         best = next(iter(batch.candidates[index]), None)
         if best is not None and best.score >= batch.nil_threshold and owner in places:
-            if best.id.startswith(ORGANISM) and not is_experimental_system(span):
+            if best.id.startswith(ORGANISM):
+                marked.add(owner)
                 places[owner].append((span.start_char, span.end_char, best.id))
-        n_cell_lines[owner] += span.label_ == CELL_LINE and not organism_words(span.text)
-    return places, n_cell_lines
+    for owner, text in texts.items():
+        found = places[owner] if owner in marked else organism_names(text)
+        found = [place for place in found if not _is_experimental_system(text, *place[:2])]
+        ends = {end for _, end, _ in found}
+        words = [place for place in organism_words(text) if place[1] not in ends]
+        places[owner] = [*found, *words]
+    return places
 
 
 def _named_organisms_of(

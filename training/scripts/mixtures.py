@@ -11,7 +11,15 @@ from zlib import crc32
 
 from documents import pieces
 from plain import grouped
-from specs import ASSETS, dev_share_of, find_split, left_out_of, load_spec, parts_of
+from specs import (
+    ASSETS,
+    dev_share_of,
+    find_split,
+    half_left_out_of,
+    left_out_of,
+    load_spec,
+    parts_of,
+)
 
 from spacy_bioel.corpus import declare_labels
 from spacy_bioel.errors import BioelError
@@ -34,12 +42,13 @@ def write_mixture(corpus: str) -> None:
 
     Training documents and sentences that are development documents of another part are left out.
     Development documents that are also trained on are kept for development only if there are no
-    others. Documents of the corpora after "+without+" are left out, whichever part has them.
+    others. Documents of the corpora after "+without+" are left out, whichever part has them; after
+    "+without+half0+" or "+without+half1+", only half of them (see `half_of`).
 
     RAISES BioelError: [B330] on a mention of a label that its corpus does not annotate, [T020] on
         an annotated label without mentions.
     """
-    parts, share = parts_of(corpus), dev_share_of(corpus)
+    parts, share, half = parts_of(corpus), dev_share_of(corpus), half_left_out_of(corpus)
     for part in parts:
         check_annotated(part)
     unseen = " ".join(
@@ -47,6 +56,7 @@ def write_mixture(corpus: str) -> None:
         for other in left_out_of(corpus)
         for split in ("train", "dev")
         for text in _read(other, split)
+        if half in (None, half_of(text))
     )
     dev_of_parts = [list(_read(part, "dev")) for part in parts]
     dev = list(mixed(dev_of_parts, left_out=unseen))
@@ -64,6 +74,11 @@ def write_mixture(corpus: str) -> None:
 def is_learned(text: AnnotatedText, share: float) -> bool:
     """Tell whether a development document is also trained on; the same in every corpus."""
     return crc32(beginning(text).encode()) / 2**32 < share
+
+
+def half_of(text: AnnotatedText) -> int:
+    """Return the half, 0 or 1, that a document belongs to; the same in every corpus."""
+    return int(is_learned(text, 0.5))
 
 
 def check_annotated(corpus: str) -> None:
