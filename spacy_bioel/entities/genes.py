@@ -31,13 +31,11 @@ from spacy_bioel.entities.organism_genes import (
     symbols_of,
     with_orthologs,
 )
+from spacy_bioel.entities.organisms import NamedPlace, is_microbe, organism_places
 from spacy_bioel.entities.species import (
     HUMAN,
     ORGANISM_PREFIX,
-    NamedPlace,
     SpeciesCandidates,
-    is_microbe,
-    organism_places,
     organism_table,
     score_species,
 )

@@ -10,31 +10,27 @@ by training/scripts/species_assignment.py.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from itertools import groupby
 from math import fsum, log1p
 
 import numpy as np
 import srsly
 from numpy.typing import NDArray
-from spacy.tokens import Doc, Span
+from spacy.tokens import Span
 
 from spacy_bioel.batch import Batch
-from spacy_bioel.doc import text_of
+from spacy_bioel.entities.organisms import NamedOrganisms, NamedPlace, is_microbe, organism_words
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
-from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.models.fusion import Fusion, softmax_by_group
-from spacy_bioel.text.sentences import sentence_borders
-from spacy_bioel.types import CELL_LINE, MICROBES, ORGANISM, Candidate
+from spacy_bioel.types import CELL_LINE, ORGANISM, Candidate
 
 # Added to scores, which are rounded and may be 0 for genes that are rare in the training texts.
 _SCORE_FLOOR = 1e-9
-NamedPlace = tuple[int, int, str]  # start and end in characters, organism id
 
 
 @dataclass
@@ -95,162 +91,18 @@ def is_named(candidate: Candidate) -> bool:
     return "exact" in sources or ("alias_table" in sources and "ngram" not in sources)
 
 
-# Text between a gene and the organism that it belongs to: "TP53 expression in mice".
-_GENE_TO_ORGANISM = re.compile(
-    r"\s(?:(?:genes?|proteins?|mRNAs?|expression|mutations?|homologu?es?|orthologu?es?)\s)?"
-    r"(?:in|of|from)\s(?:the\s|both\s|adult\s|wild-type\s)?",
-    re.IGNORECASE,
-)
-# Words before or after an organism that mark it as merely an experimental system.
-_AFTER_SYSTEM = re.compile(
-    r"[\s-](?:(?:two|2|one|three)[\s-]hybrid|anti-|anti\s|monoclonal|polyclonal|serum|"
-    r"smok|chew|xenograft|mammary tumou?r virus)",
-    re.IGNORECASE,
-)
-_BEFORE_SYSTEM = re.compile(
-    r"(?:\bnude|\bSCID|\bathymic|\bimmunodeficient|\bimmunocompromised|\bxenografts?(?:ed)?)[\s-]"
-    r"(?:tumou?r\s)?(?:in\s(?:nude\s|SCID\s|athymic\s)?)?$",
-    re.IGNORECASE,
-)
-_CASED_WORD = re.compile(r"(?<![\w-])[A-Za-z][a-z]{1,20}(?![\w-])")  # "rams", but not "RAM"
-_WORD, _MAX_WORDS_IN_NAME = re.compile(r"\w+"), 4
-_MAX_BEFORE_SYSTEM = 40  # characters to search before an organism
-_MAX_ORGANISMS = 50
-_ANYWHERE = 1 << 40  # longer than any document, in characters
-
-
-class NamedOrganisms:
-    """The organisms mentioned in a document, with their positions, in text order."""
-
-    def __init__(self, doc: Doc, places: list[NamedPlace], n_cell_lines: int) -> None:
-        self.text, places = text_of(doc), sorted(places)
-        self.starts = [start for start, _, _ in places]
-        self.ends = [end for _, end, _ in places]
-        self.ids = [id for _, _, id in places]
-        self.counts, self.n_cell_lines = Counter(self.ids), n_cell_lines
-        # The organisms that a gene may belong to. Limited, so that the running time is linear even
-        # if a text lists thousands of organisms and of genes.
-        self.likely = list(self.counts)
-        if len(self.likely) > _MAX_ORGANISMS:
-            self.likely = [id for id, _ in self.counts.most_common(_MAX_ORGANISMS)]
-        self.borders = sentence_borders(self.text)
-        self._limits = [0, *self.borders, _ANYWHERE]
-        self._first_and_last: dict[int, dict[str, tuple[int, int]]] = {}
-        title_end = self.borders[0] if self.borders else _ANYWHERE
-        self.in_title = set(self.ids[: bisect_left(self.starts, title_end)])
-
-    def sentence_at(self, offset: int) -> int:
-        """Return the index of the sentence at a character offset."""
-        return bisect_right(self.borders, offset)
-
-    def in_sentence(self, offset: int) -> tuple[set[str], set[str]]:
-        """Return the likely organisms before and after an offset, in the same sentence."""
-        sentence = self.sentence_at(offset)
-        if sentence not in self._first_and_last:
-            self._first_and_last[sentence] = self._places_in(sentence)
-        places = self._first_and_last[sentence]
-        middle = bisect_right(self.ends, offset)
-        before = {id for id, (first, _) in places.items() if first < middle}
-        return before, {id for id, (_, last) in places.items() if last >= middle}
-
-    def _places_in(self, sentence: int) -> dict[str, tuple[int, int]]:
-        """Return the first and the last place of each likely organism in a sentence."""
-        start, end = self._limits[sentence : sentence + 2]
-        likely, places = set(self.likely), dict[str, tuple[int, int]]()
-        for place in range(bisect_left(self.starts, start), bisect_left(self.starts, end)):
-            if (id := self.ids[place]) in likely:
-                places[id] = places.get(id, (place, place))[0], place
-        return places
-
-    def right_after(self, end: int) -> str:
-        """Return the organism in the text right after a gene ("in mice"), or ""."""
-        next_place = bisect_left(self.starts, end)
-        if next_place == len(self.starts):
-            return ""
-        is_linked = _GENE_TO_ORGANISM.fullmatch(self.text, end, self.starts[next_place])
-        return self.ids[next_place] if is_linked else ""
-
-    def last_before(self, start: int, *, within: int = _ANYWHERE) -> str:
-        """Return the last organism at most `within` characters before an offset, or ""."""
-        n_before = bisect_right(self.ends, start)
-        is_near = n_before and start - self.ends[n_before - 1] <= within
-        return self.ids[n_before - 1] if is_near else ""
-
-
-def _is_experimental_system(text: str, start: int, end: int) -> bool:
-    """Whether an organism is merely an experimental system: "yeast two-hybrid", "nude mice"."""
-    before = text[max(0, start - _MAX_BEFORE_SYSTEM) : start]
-    return bool(_AFTER_SYSTEM.match(text, end) or _BEFORE_SYSTEM.search(before))
-
-
-@cache
-def _organism_pattern() -> tuple[re.Pattern[str], list[str]]:
-    """Return a pattern with a group for each organism that has words, and these organisms.
-
-    Words for people, strains, and cell lines that are not human are in assets/species_words.json.
-    """
-    words_of: dict[str, list[str]] = srsly.read_json(ASSETS_FOLDER / "species_words.json")
-    groups = "|".join(f"({'|'.join(words)})" for words in words_of.values())
-    return re.compile(rf"(?<![\w-])(?:{groups})(?!\w)", re.IGNORECASE), list(words_of)
-
-
-@cache
-def _animals() -> dict[str, str]:
-    """Read the words for domestic animals ("sows", "beagle"; see SOURCES.md)."""
-    words_of: dict[str, str] = srsly.read_json(ASSETS_FOLDER / "animals.json")
-    return {word: animal for animal, words in words_of.items() for word in words.split()}
-
-
-@lru_cache(maxsize=256)
-def organism_words(text: str) -> list[NamedPlace]:
-    """Return words that imply an organism ("patients", "C2C12"), found without a detector."""
-    (pattern, organisms), animals = _organism_pattern(), _animals()
-    matches = pattern.finditer(text)
-    places = [(*match.span(), organisms[(match.lastindex or 1) - 1]) for match in matches]
-    for match in _CASED_WORD.finditer(text):
-        if animal := animals.get(match[0]) or animals.get(match[0].lower()):
-            before = text[max(0, match.start() - 2) : match.start()].strip()
-            if match[0] in animals or before in ("", "."):
-                places.append((*match.span(), animal))
-    return places
-
-
-@cache
-def _names_in_training() -> dict[str, str]:
-    """Read the normalised names of organisms in the training texts of the starter, with the
-    organism that each mostly means."""
-    table: dict[str, dict[str, int]] = srsly.read_json(ASSETS_FOLDER / "starter/alias_table.json")
-    meant = ((name, max(ids, key=ids.__getitem__)) for name, ids in table.items())
-    return {name: id for name, id in meant if id.startswith(ORGANISM) and len(name) > 2}
-
-
-@lru_cache(maxsize=256)
-def organism_names(text: str) -> list[NamedPlace]:
-    """Return the names of organisms in a text, for documents whose organisms nobody has marked."""
-    names, places, covered = _names_in_training(), list[NamedPlace](), 0
-    words = [(match[0].lower(), *match.span()) for match in _WORD.finditer(text)]
-    for i, (_, start, _) in enumerate(words):
-        if start < covered:
-            continue
-        for n in range(_MAX_WORDS_IN_NAME, 0, -1):
-            name = words[i : i + n]
-            if id := names.get(" ".join(word for word, *_ in name)):
-                covered = name[-1][2]
-                places.append((start, covered, id))
-                break
-    return places
-
-
 # Features of a (mention, organism) pair, in the order of the weights (see `_species_features`).
 SPECIES_FEATURES = (
     "human", "alone", "cells", "upper", "title", "rodent", "often", "heading", "before", "last",
     "behind", "sentence", "after", "prefix", "human_prefix", "named", "homolog", "others", "near",
-    "elsewhere",
+    "elsewhere", "near_before", "nearest", "previous", "share", "most", "only", "spelled",
+    "people_near", "people", "variant", "transgene", "mouse", "simple",
 )  # fmt: skip
 HUMAN, MOUSE, RAT, ZEBRAFISH = (f"{ORGANISM}{id}" for id in (9606, 10090, 10116, 7955))
 ORGANISM_PREFIX = re.compile(r"[hmr](?=[A-Z][A-Za-z]{0,20}[A-Z0-9])")  # "hTERT", "mFgf2"
 _ORGANISM_OF_PREFIX = {"h": HUMAN, "m": MOUSE, "r": RAT}
 _BACTERIAL_SYMBOL = re.compile(r"[a-z]{3}[A-Z]\d?")  # "recA"
+_SIMPLE = {f"{ORGANISM}{id}" for id in (7227, 6239, 4932, 4896)}  # flies, worms and yeasts
 _MAX_RIGHT_BEFORE = 2  # characters between an organism and the gene right after it
 
 
@@ -300,6 +152,10 @@ def organism_table(
     # The number of gene mentions by organism in each document and sentence, with the total under
     # "", and the organisms right before each occurrence of a string in a document.
     counts: dict[object, Counter[str]] = defaultdict(Counter)
+    firsts = {found[0].id for one in genes.values() for found in one.genes.values() if found}
+    known = [(id, row) for id in sorted(firsts) if (row := kb.find(id)) >= 0]
+    preferred = kb.names.take(kb.preferred_rows(np.array([row for _, row in known], dtype=int)))
+    symbols = {id: name for (id, _), name in zip(known, preferred, strict=True)}
     gene_mentions: dict[int, _GeneMention] = {}
     strings, wholes = batch.strings, _wholes(batch)
     for index, species_candidates in genes.items():
@@ -313,8 +169,10 @@ def organism_table(
                 counts[key][""] += 1
             before = documents[owner].last_before(start, within=_MAX_RIGHT_BEFORE)
             counts[same_string][before] += 1
+        text, by_organism = batch.spans[index].text, species_candidates.genes.items()
         gene_mentions[index] = _GeneMention(
-            batch.spans[index].text,
+            text,
+            {o for o, found in by_organism if found and symbols.get(found[0].id) == text},
             start,
             whole.end_char,
             is_counted,
@@ -345,6 +203,7 @@ def organism_table(
 class _GeneMention:
     """A gene mention in its document.
 
+    spelled (set[str]): Organisms whose gene has a symbol that is spelled like the mention.
     start, end (int): Character offsets of the mention, or of the composite that contains it.
     is_counted (bool): Whether the following counts include the mention.
     in_document, in_sentence (Counter): Number of gene mentions by organism; "": the total.
@@ -352,6 +211,7 @@ class _GeneMention:
     """
 
     text: str
+    spelled: set[str]
     start: int
     end: int
     is_counted: bool
@@ -373,6 +233,9 @@ def _species_features(
     is_title = is_symbol and text[0].isupper() and text[1:].islower()  # "Tp53"
     is_upper = is_symbol and text.isupper()  # "TP53"
     is_lower = is_symbol and text.islower()  # "tp53"
+    previous = document.sentence_before(mention.start)
+    n_people, has_variant, has_transgene = document.cues_at(mention.start)
+    total, most = document.counts.total(), max(document.counts.values(), default=0)
     names_zebrafish = ZEBRAFISH in document.counts
     has_prefix = ORGANISM_PREFIX.match(text) and not species_candidates.is_whole
     prefix = _ORGANISM_OF_PREFIX[text[0]] if has_prefix else ""
@@ -384,6 +247,8 @@ def _species_features(
         share = species_candidates.shares.get(organism, 0.0) * is_counted
         n_in_document = max(mention.in_document[""] - is_counted, 1)
         n_in_sentence = max(mention.in_sentence[""] - is_counted, 1)
+        near_before, nearest = document.nearness(organism, mention.start)
+        n = document.counts[organism]
         yield (
             organism,
             {
@@ -411,6 +276,19 @@ def _species_features(
                 "near": (mention.in_sentence[organism] - share) / n_in_sentence,
                 # The organism is right before the same string elsewhere in the document.
                 "elsewhere": organism != before and mention.right_before[organism] > 0,
+                "near_before": near_before,
+                "nearest": nearest,
+                "previous": organism in previous,  # in the sentence before
+                "share": n / max(total, 1),
+                "most": n == most > 0,
+                "only": n == total > 0,
+                "spelled": organism in mention.spelled,
+                "people_near": is_human * n_people,
+                "people": is_human * document.people,
+                "variant": is_human and has_variant,
+                "transgene": is_human and has_transgene,
+                "mouse": organism == MOUSE,
+                "simple": organism in _SIMPLE,
             },
         )
 
@@ -431,28 +309,6 @@ def default_weights() -> Fusion:
     return Fusion.from_json(weights, SPECIES_FEATURES)
 
 
-def organism_places(batch: Batch, owners: Iterable[int]) -> dict[int, list[NamedPlace]]:
-    """Return the organisms that documents of a batch name: their mentions, then words that imply
-    an organism. In documents without mentions of organisms, these are found by their names."""
-    texts = {owner: text_of(batch.docs[owner]) for owner in owners}
-    places: dict[int, list[NamedPlace]] = {owner: [] for owner in texts}
-    marked = set[int]()
-    for index in range(batch.n_wholes):
-        span, owner = batch.spans[index], batch.owners[index]
-        best = next(iter(batch.candidates[index]), None)
-        if best is not None and best.score >= batch.nil_threshold and owner in places:
-            if best.id.startswith(ORGANISM):
-                marked.add(owner)
-                places[owner].append((span.start_char, span.end_char, best.id))
-    for owner, text in texts.items():
-        found = places[owner] if owner in marked else organism_names(text)
-        found = [place for place in found if not _is_experimental_system(text, *place[:2])]
-        ends = {end for _, end, _ in found}
-        words = [place for place in organism_words(text) if place[1] not in ends]
-        places[owner] = [*found, *words]
-    return places
-
-
 def _named_organisms_of(
     batch: Batch, places: Mapping[int, list[NamedPlace]], n_cell_lines: Counter[int]
 ) -> dict[int, NamedOrganisms]:
@@ -460,13 +316,6 @@ def _named_organisms_of(
         owner: NamedOrganisms(batch.docs[owner], places_of_doc, n_cell_lines[owner])
         for owner, places_of_doc in places.items()
     }
-
-
-def is_microbe(kb: KnowledgeBase, organism: str) -> bool:
-    """Whether an organism is a microbe (a virus, bacterium or archaeon), which lives in a host."""
-    # The parts' types are memory-mapped; a joined knowledge base would have to compute its types.
-    rows = ((part, part.find(organism)) for part in parts_of(kb))
-    return any(row >= 0 and not MICROBES.isdisjoint(part.types_of(row)) for part, row in rows)
 
 
 def _wholes(batch: Batch) -> list[Span]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from math import log
 from typing import Any
 
@@ -32,6 +32,8 @@ from spacy_bioel.dictionary.unambiguous import UnambiguousNames, is_in_capitals
 from spacy_bioel.doc import long_forms, text_of, texts_of
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.found import FoundSpans
+from spacy_bioel.kb.gazetteer import Gazetteer
+from spacy_bioel.mentions.selection import SpanSelection
 from spacy_bioel.text.normalize import BLANK_LINE, has_whole_brackets, normalize_names, on_one_line
 from spacy_bioel.text.sentences import find_forms
 from spacy_bioel.types import ScoredSpan
@@ -63,22 +65,22 @@ def find(found: Sequence[FoundSpans], steps: Sequence[Step]) -> Sequence[FoundSp
     return found
 
 
-def steps_of_detector(settings: Mapping[str, Any], rules: RuleSet) -> list[Step]:
+def steps_of_detector(
+    settings: Mapping[str, Any], rules: RuleSet, selection: SpanSelection, gazetteer: Gazetteer
+) -> list[Step]:
     """Return the steps that turn scored spans into mentions.
 
     settings (Mapping): The settings of `bioel_mentions`.
     """
     threshold: float = settings["threshold"]
     include, exclude = word_lists(settings)
+    weight: float = settings["document_smoothing"]
     below = f"below the threshold of {threshold:g}"
     drop_excluded = _each(drop_words, "by the word list `exclude`", words=exclude)
     steps: list[Step] = [
-        _each(trim_borders, "markup or a denial is not part of a mention"),
-        _each(drop_several_paragraphs, "contains a blank line"),
-        _each(drop_function_words, "a function word, in a text in capitals"),
-        _each(drop_half_brackets, "contains an unmatched bracket"),
-        _each(keep_probable, below, min_probability=min(threshold, MIN_SCORED_PROBABILITY)),
-        _each(smooth_over_document, weight=settings["document_smoothing"]),
+        *steps_before_selection(threshold),
+        partial(selection.rescore, gazetteer=gazetteer),
+        _each(smooth_over_document, weight=weight, fitted=selection.weights),
         _each(keep_probable, below, min_probability=threshold),
         drop_excluded,
         _each(add_words, "by the word list `include`", include=include),
@@ -95,6 +97,18 @@ def steps_of_detector(settings: Mapping[str, Any], rules: RuleSet) -> list[Step]
     if settings["abbreviations"]:
         steps.append(_add_defined_forms)
     return steps
+
+
+def steps_before_selection(threshold: float) -> list[Step]:
+    """Return the steps that leave the spans that `SpanSelection` weighs."""
+    lowest = min(threshold, MIN_SCORED_PROBABILITY)
+    return [
+        _each(trim_borders, "markup or a denial is not part of a mention"),
+        _each(drop_several_paragraphs, "contains a blank line"),
+        _each(drop_function_words, "a function word, in a text in capitals"),
+        _each(drop_half_brackets, "contains an unmatched bracket"),
+        _each(keep_probable, f"below the threshold of {threshold:g}", min_probability=lowest),
+    ]
 
 
 def steps_of_linker(names: UnambiguousNames, rules: RuleSet, *, abbreviations: bool) -> list[Step]:
@@ -154,7 +168,7 @@ def _keep_texts(
 
 
 def smooth_over_document(
-    doc: Doc, spans: Sequence[ScoredSpan], *, weight: float
+    doc: Doc, spans: Sequence[ScoredSpan], *, weight: float, fitted: Collection[str]
 ) -> list[ScoredSpan]:
     """Move each span's probability towards the maximum for the same words with the same label.
 
@@ -162,15 +176,16 @@ def smooth_over_document(
     probably mean the drug too.
 
     weight (float): From 0 (no change) to 1 (all spans get the highest probability).
+    fitted (Collection[str]): Labels whose probabilities `SpanSelection` has replaced; they stay.
     """
-    if not weight:
+    if not weight or all(span[2] in fitted for span in spans):
         return list(spans)
     words = normalize_names(texts_of(doc, spans))
     highest: dict[tuple[str, str], float] = {}
     for word, (*_, label, p) in zip(words, spans, strict=True):
         highest[word, label] = max(p, highest.get((word, label), 0.0))
     return [
-        (start, end, label, p + weight * (highest[word, label] - p))
+        (start, end, label, p + weight * (highest[word, label] - p) * (label not in fitted))
         for word, (start, end, label, p) in zip(words, spans, strict=True)
     ]
 

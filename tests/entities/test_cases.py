@@ -13,7 +13,7 @@ from spacy.vocab import Vocab
 from spacy_bioel.entities.composites import end_with_members, split_composite
 from spacy_bioel.entities.genes import other_spellings
 from spacy_bioel.entities.organism_genes import add_organism_genes
-from spacy_bioel.entities.species import organism_words
+from spacy_bioel.entities.organisms import organism_words
 from spacy_bioel.entities.variant_grammar import Variant, find_variants, is_code, read_variant
 from spacy_bioel.entities.variants import rs_numbers
 from spacy_bioel.found import FoundSpans

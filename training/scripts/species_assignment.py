@@ -2,7 +2,8 @@
 
 The weights are fitted on training documents of corpora that the project has fetched, with the
 bundled genes, the organisms and cell lines that the starter finds, and an alias table from other
-documents.
+documents. Few documents of corpora have genes of several organisms, so paragraphs that were written
+for this project, training/assets/mixed_organisms.jsonl, count several times.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ import spacy_bioel
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.doc import add_gold
 from spacy_bioel.entities.genes import genes_by_organism
-from spacy_bioel.entities.species import SPECIES_FEATURES, organism_places, organism_table
+from spacy_bioel.entities.organisms import organism_places
+from spacy_bioel.entities.species import SPECIES_FEATURES, organism_table
 from spacy_bioel.evaluation.fit import Development, fit_fusion, merge_development
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.link import rank_candidates
@@ -34,45 +36,39 @@ from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.types import GENE, ORGANISM, AnnotatedText
 
 ASSETS = Path("spacy_bioel") / "assets"
-_MAX_MENTIONS = 400  # human genes, and other genes, of a fifth of a corpus
-_MAX_HUMAN_SHARE, _MIN_OTHERS = 0.7, 15
-_L2 = 0.0005
+MIXED = Path("training") / "assets" / "mixed_organisms.jsonl"
+_MIXED_COUNT = 3  # how often each of its mentions counts
+_N_HIDDEN, _L2 = 8, 0.005
 
 
 def fit(
     corpora: list[str],
-    beside: Annotated[
-        list[str] | None,
-        typer.Option(help="More corpora whose development documents are left out."),
-    ] = None,
     output: Annotated[Path, typer.Option()] = ASSETS / "species_assignment.json",
 ) -> None:
-    """Fit on the training documents of these corpora; leave one out to measure on it."""
+    """Fit on the documents of these corpora, and on the paragraphs."""
     nlp = spacy_bioel.load()
-    left_out = {beginning(text) for c in (*corpora, *(beside or ())) for text in _read(c, "dev")}
-    texts: dict[str, list[AnnotatedText]] = {}
-    for corpus in corpora:
-        texts[corpus] = [t for t in _read(corpus, "train") if beginning(t) not in left_out]
-        left_out |= set(map(beginning, texts[corpus]))
-    all_texts = [text for corpus_texts in texts.values() for text in corpus_texts]
+    texts = {
+        beginning(text): text
+        for corpus in corpora
+        for split in ("train", "dev")
+        for text in read_texts(find_split(corpus, split), prefix="")
+    }
     linker: Any = nlp.get_pipe("bioel_linker")
+    linker.cfg["mentions"] = "spans"
     starter_counts = linker.alias_table.counts
     parts = []
     for fifth in range(FIFTHS):
         # The alias table must not contain the gold genes of the fifth that is measured.
         linker.alias_table = AliasTable(_without_genes(starter_counts))
-        others = (_gold(nlp, text) for text in all_texts if fifth_of(text.id) != fifth)
+        others = (_gold(nlp, text) for text in texts.values() if fifth_of(text.id) != fifth)
         linker.count_mentions(Example(doc, doc) for doc in others)
-        for corpus_texts in texts.values():
-            held_out = [text for text in corpus_texts if fifth_of(text.id) == fifth]
-            if held_out:
-                parts.append(_sample(_development(nlp, linker, held_out)))
-    fitted = fit_fusion(merge_development(parts), n_hidden=0, l2=_L2)
+        held_out = [text for text in texts.values() if fifth_of(text.id) == fifth]
+        parts.append(_development(nlp, linker, held_out))
+    mixed = _development(nlp, linker, list(read_texts(MIXED, prefix="")))
+    fitted = fit_fusion(
+        merge_development([*parts, *[mixed] * _MIXED_COUNT]), n_hidden=_N_HIDDEN, l2=_L2
+    )
     output.write_text(json.dumps(fitted.to_json(SPECIES_FEATURES)) + "\n", encoding="utf8")
-
-
-def _read(corpus: str, split: str) -> list[AnnotatedText]:
-    return list(read_texts(find_split(corpus, split), prefix=""))
 
 
 def _without_genes(counts: dict[str, Counter[str]]) -> dict[str, dict[str, int]]:
@@ -99,8 +95,8 @@ def _development(nlp: Any, linker: Any, texts: Sequence[AnnotatedText]) -> Devel
         detected = [span for span in doc.spans["bioel"] if span.label_ != GENE]
         with_gold = _gold(nlp, text)
         gold = {(s.start, s.end): s.kb_id for s in with_gold.spans[GOLD_KEY]}
-        genes = [Span(doc, *offsets, GENE, kb_id=id) for offsets, id in gold.items()]
-        doc.spans["bioel"] = [*detected, *genes]
+        marked = [Span(doc, *offsets, GENE, kb_id=id) for offsets, id in gold.items()]
+        doc.spans["bioel"] = [*detected, *marked]
         docs.append(doc)
     generator = linker.generator
     batch = rank_candidates(linker.find(docs), generator)
@@ -131,25 +127,12 @@ def _right(
     for number, span in enumerate(batch.spans[: batch.n_wholes]):
         if number not in rows or not span.kb_id_ or "|" in span.kb_id_:
             continue
-        concept = kb.find(span.kb_id_)
+        concept, candidates = kb.find(span.kb_id_), [organisms[row] for row in rows[number]]
         gold = {t for t in kb.types_of(concept) if t in known} if concept >= 0 else set()
-        candidates = [organisms[row] for row in rows[number]]
+        gold |= {span.kb_id_} & {*candidates}  # the paragraphs have organisms instead of genes
         right = np.array([o in gold if gold else o not in known for o in candidates])
         if right.any() or not gold:
             yield number, right
-
-
-def _sample(development: Development) -> Development:
-    """Sample mentions, and limit the share of human genes: some corpora have hardly any others."""
-    order = np.random.default_rng(0).permutation(len(development)).tolist()
-    is_human = [
-        bool((development.features[rows, 0].astype(bool) & right).any())
-        for rows, right in zip(development.rows, development.right, strict=True)
-    ]
-    others = [i for i in order if not is_human[i]][:_MAX_MENTIONS]
-    n_human = int(max(len(others), _MIN_OTHERS) * _MAX_HUMAN_SHARE / (1 - _MAX_HUMAN_SHARE))
-    human = [i for i in order if is_human[i]][: min(n_human, _MAX_MENTIONS)]
-    return development.take([*others, *human])
 
 
 if __name__ == "__main__":
