@@ -35,6 +35,7 @@ from spacy_bioel.entities.organisms import NamedPlace, is_microbe, organism_plac
 from spacy_bioel.entities.species import (
     HUMAN,
     ORGANISM_PREFIX,
+    OrganismTable,
     SpeciesCandidates,
     organism_table,
     score_species,
@@ -164,17 +165,7 @@ class Genes(EntityRules):
         """Multiply scores by the organism's probability; concepts without organisms keep theirs."""
         assert self.knowledge is not None
         rescored: dict[int, list[Candidate]] = {}
-        genes_of = genes_by_organism(batch, self.knowledge)
-        with_genes = {
-            batch.owners[index]
-            for indices in _genes_by_kb(batch, self.knowledge).values()
-            for index in indices
-        }
-        places = organism_places(batch, with_genes)
-        if self.other_organisms:
-            genes_of |= _orthologs_in(batch, genes_of, places, self.knowledge)
-            genes_of = dict(sorted(genes_of.items()))
-        table = organism_table(batch, genes_of, places, self.knowledge.kb)
+        genes_of, table = genes_and_organisms(batch, self.knowledge, orthologs=self.other_organisms)
         words = cache(lambda owner: WordsOfDocument(text_of(batch.docs[owner])))
         is_known = cache(lambda kb, id: kb.find(id) >= 0)
         for index, organisms in score_species(table):
@@ -313,6 +304,22 @@ def queries_of_genes(batch: Batch, knowledge: LinkerKnowledge) -> list[Query]:
             others = dict.fromkeys(chain.from_iterable(strings_of.get(s, ()) for s in of_mention))
             queries[index] = replace(queries[index], others=tuple(others), parts_agree=True)
     return queries
+
+
+def genes_and_organisms(
+    batch: Batch, knowledge: LinkerKnowledge, *, orthologs: bool = True
+) -> tuple[dict[int, SpeciesCandidates], OrganismTable]:
+    """Return the candidates of genes by organism, and the evidence for each organism.
+
+    orthologs (bool): Add genes that only `entities.organism_genes` knows.
+    """
+    genes_of = genes_by_organism(batch, knowledge)
+    indices = chain.from_iterable(_genes_by_kb(batch, knowledge).values())
+    places = organism_places(batch, {batch.owners[index] for index in indices})
+    if orthologs:
+        genes_of |= _orthologs_in(batch, genes_of, places, knowledge)
+        genes_of = dict(sorted(genes_of.items()))
+    return genes_of, organism_table(batch, genes_of, places, knowledge.kb)
 
 
 def genes_by_organism(batch: Batch, knowledge: LinkerKnowledge) -> dict[int, SpeciesCandidates]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from math import log
 from typing import Any
 
@@ -32,8 +32,6 @@ from spacy_bioel.dictionary.unambiguous import UnambiguousNames, is_in_capitals
 from spacy_bioel.doc import long_forms, text_of, texts_of
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.found import FoundSpans
-from spacy_bioel.kb.gazetteer import Gazetteer
-from spacy_bioel.mentions.selection import SpanSelection
 from spacy_bioel.text.normalize import BLANK_LINE, has_whole_brackets, normalize_names, on_one_line
 from spacy_bioel.text.sentences import find_forms
 from spacy_bioel.types import ScoredSpan
@@ -53,6 +51,7 @@ _MIN_DISTANCE_FROM_CERTAIN = 1e-7
 _WEIGHT_UNIT = 1e-9
 
 Step = Callable[[Sequence[FoundSpans]], None]
+Labels = Collection[str]
 
 
 def find(found: Sequence[FoundSpans], steps: Sequence[Step]) -> Sequence[FoundSpans]:
@@ -66,11 +65,12 @@ def find(found: Sequence[FoundSpans], steps: Sequence[Step]) -> Sequence[FoundSp
 
 
 def steps_of_detector(
-    settings: Mapping[str, Any], rules: RuleSet, selection: SpanSelection, gazetteer: Gazetteer
+    settings: Mapping[str, Any], rules: RuleSet, *, weigh: Step | None = None, fitted: Labels = ()
 ) -> list[Step]:
     """Return the steps that turn scored spans into mentions.
 
     settings (Mapping): The settings of `bioel_mentions`.
+    weigh (Step | None): `SpanSelection.weigh`, for detectors with weights for the labels `fitted`.
     """
     threshold: float = settings["threshold"]
     include, exclude = word_lists(settings)
@@ -79,8 +79,8 @@ def steps_of_detector(
     drop_excluded = _each(drop_words, "by the word list `exclude`", words=exclude)
     steps: list[Step] = [
         *steps_before_selection(threshold),
-        partial(selection.rescore, gazetteer=gazetteer),
-        _each(smooth_over_document, weight=weight, fitted=selection.weights),
+        *([weigh] if weigh else []),
+        _each(smooth_over_document, weight=weight, fitted=fitted),
         _each(keep_probable, below, min_probability=threshold),
         drop_excluded,
         _each(add_words, "by the word list `include`", include=include),
@@ -168,7 +168,7 @@ def _keep_texts(
 
 
 def smooth_over_document(
-    doc: Doc, spans: Sequence[ScoredSpan], *, weight: float, fitted: Collection[str]
+    doc: Doc, spans: Sequence[ScoredSpan], *, weight: float, fitted: Labels = ()
 ) -> list[ScoredSpan]:
     """Move each span's probability towards the maximum for the same words with the same label.
 
@@ -176,7 +176,7 @@ def smooth_over_document(
     probably mean the drug too.
 
     weight (float): From 0 (no change) to 1 (all spans get the highest probability).
-    fitted (Collection[str]): Labels whose probabilities `SpanSelection` has replaced; they stay.
+    fitted (Collection[str]): Labels whose probabilities are fitted, and stay.
     """
     if not weight or all(span[2] in fitted for span in spans):
         return list(spans)

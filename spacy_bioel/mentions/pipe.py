@@ -27,7 +27,13 @@ from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.bundled import open_kbs, open_setting
 from spacy_bioel.kb.gazetteer import Gazetteer, unpack_bits
 from spacy_bioel.kb.knowledge_base import name_keys, open_kb
-from spacy_bioel.mentions.find import MIN_SCORED_PROBABILITY, find, steps_of_detector, word_lists
+from spacy_bioel.mentions.find import (
+    MIN_SCORED_PROBABILITY,
+    Step,
+    find,
+    steps_of_detector,
+    word_lists,
+)
 from spacy_bioel.mentions.model import (
     DEFINED_FORM,
     Logits,
@@ -175,7 +181,14 @@ class MentionDetector(StoredPipe[MentionSettings]):
         scored = sum(in_halves(score, docs), [])
         pairs = zip(docs, scored, strict=True)
         found = [FoundSpans(doc, spans, excluded=exclude) for doc, spans in pairs]
-        return find(found, steps_of_detector(self.cfg, self.rules, self.selection, self.gazetteer))
+        return find(found, self.steps)
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps from scored spans to mentions."""
+        weigh = partial(self.selection.weigh, gazetteer=self.gazetteer)
+        fitted = self.selection.weights
+        return steps_of_detector(self.cfg, self.rules, weigh=weigh, fitted=fitted)
 
     @property
     def rules(self) -> RuleSet:

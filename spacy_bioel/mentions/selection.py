@@ -61,7 +61,7 @@ class SpanSelection:
         pairs = ((new, self.weights.get(start or "")) for new, start in starts.items())
         return SpanSelection({new: fusion for new, fusion in pairs if fusion})
 
-    def rescore(self, found: Sequence[FoundSpans], gazetteer: Gazetteer) -> None:
+    def weigh(self, found: Sequence[FoundSpans], gazetteer: Gazetteer) -> None:
         """Replace the probabilities of spans, rounded to four decimals."""
         if not self.weights:
             return

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 from zlib import crc32
@@ -71,14 +72,16 @@ def measure(
     fitted = [_fit([d for d in docs if d.part != part]) for part in range(_N_PARTS)]
     detector: Any = spacy_bioel.load().get_pipe("bioel_mentions")
     rules, gazetteer = detector.rules, detector.gazetteer
-    before = steps_of_detector(detector.cfg, rules, SpanSelection(), gazetteer)
+    before = steps_of_detector(detector.cfg, rules)
     print("label", "corpus", "mentions", "before", *threshold, sep="\t")
     counts: dict[tuple[str, str], Any] = {}
     for doc in docs:
         runs = [before]
         for t in threshold:
-            settings = {**detector.cfg, "threshold": t}
-            runs.append(steps_of_detector(settings, rules, fitted[doc.part], gazetteer))
+            settings, selection = {**detector.cfg, "threshold": t}, fitted[doc.part]
+            weigh = partial(selection.weigh, gazetteer=gazetteer)
+            steps = steps_of_detector(settings, rules, weigh=weigh, fitted=selection.weights)
+            runs.append(steps)
         for i, steps in enumerate(runs):
             (found,) = find([FoundSpans(doc.found.doc, doc.found.spans)], steps)
             for label in doc.labels:

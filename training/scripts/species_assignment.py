@@ -26,9 +26,8 @@ from specs import find_split
 import spacy_bioel
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.doc import add_gold
-from spacy_bioel.entities.genes import genes_by_organism
-from spacy_bioel.entities.organisms import organism_places
-from spacy_bioel.entities.species import SPECIES_FEATURES, organism_table
+from spacy_bioel.entities.genes import genes_and_organisms
+from spacy_bioel.entities.species import SPECIES_FEATURES
 from spacy_bioel.evaluation.fit import Development, fit_fusion, merge_development
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.link import rank_candidates
@@ -101,8 +100,7 @@ def _development(nlp: Any, linker: Any, texts: Sequence[AnnotatedText]) -> Devel
     generator = linker.generator
     batch = rank_candidates(linker.find(docs), generator)
     batch = replace(batch, nil_threshold=linker.cfg["nil_threshold"])
-    genes, places = genes_by_organism(batch, generator), organism_places(batch, range(len(docs)))
-    table = organism_table(batch, genes, places, generator.kb)
+    _, table = genes_and_organisms(batch, generator)
     rows: dict[int, list[int]] = defaultdict(list)
     for row, number in enumerate(table.mention.tolist()):
         rows[number].append(row)
