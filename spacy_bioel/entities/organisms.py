@@ -234,9 +234,9 @@ def organism_places(batch: Batch, owners: Iterable[int]) -> dict[int, list[Named
     for owner, text in texts.items():
         found = places[owner] if owner in marked else organism_names(text)
         found = [place for place in found if not _is_experimental_system(text, *place[:2])]
-        ends = {end for _, end, _ in found}
-        words = [place for place in organism_words(text) if place[1] not in ends]
-        places[owner] = [*found, *words]
+        words = organism_words(text)
+        ends = {end for _, end, _ in words}  # "flies" are fruit flies, also where they are linked
+        places[owner] = [*(place for place in found if place[1] not in ends), *words]
     return places
 
 

@@ -64,9 +64,9 @@ def fit(
         held_out = [text for text in texts.values() if fifth_of(text.id) == fifth]
         parts.append(_development(nlp, linker, held_out))
     mixed = _development(nlp, linker, list(read_texts(MIXED, prefix="")))
-    fitted = fit_fusion(
-        merge_development([*parts, *[mixed] * _MIXED_COUNT]), n_hidden=_N_HIDDEN, l2=_L2
-    )
+    parts += [mixed] * _MIXED_COUNT
+    development = merge_development([*parts, *map(_of_human_genes, [*parts[:2], mixed])])
+    fitted = fit_fusion(development, n_hidden=_N_HIDDEN, l2=_L2)
     output.write_text(json.dumps(fitted.to_json(SPECIES_FEATURES)) + "\n", encoding="utf8")
 
 
@@ -112,6 +112,15 @@ def _development(nlp: Any, linker: Any, texts: Sequence[AnnotatedText]) -> Devel
         [batch.strings[number] for number in right],
         [batch.owners[number] for number in right],
     )
+
+
+def _of_human_genes(development: Development) -> Development:
+    """Return the evidence that a knowledge base with human genes alone would give."""
+    features = development.features.copy()
+    columns = [SPECIES_FEATURES.index(name) for name in ("named", "homolog", "spelled")]
+    is_other = features[:, SPECIES_FEATURES.index("human")] == 0
+    features[np.ix_(is_other, columns)] = 0
+    return replace(development, features=features)
 
 
 def _right(
