@@ -50,7 +50,7 @@ from spacy_bioel.io.open import skipping_bad
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.linking import candidates
 from spacy_bioel.loading import load_model
-from spacy_bioel.mentions.find import find
+from spacy_bioel.mentions.find import find, steps_of_detector
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 N_DOCUMENTS, BATCH = 250, 32
@@ -111,7 +111,8 @@ class Pipeline:
                     scores = self.detector.score_spans([self.docs[text] for text in new])
                     self._scored.update(zip(new, scores, strict=True))
                 scored = [self._scored[text] for text in part]
-                found = find(list(map(FoundSpans, docs, scored)), self.detector.steps)
+                steps = steps_of_detector(self.detector.cfg, self.detector.rules)
+                found = find(list(map(FoundSpans, docs, scored)), steps)
                 self.detector.set_annotations(docs, [of_doc.spans for of_doc in found])
             of_docs = self.linker.predict(docs)
             self.linker.set_annotations(docs, of_docs)

@@ -200,7 +200,7 @@ RULES = [
     Rule("variants: plausible ones only", 12,
          {"entities.variants._is_plausible": lambda *_: True}, UNREAD),
     Rule("mentions: smoothing over the document", 24,
-         {"mentions.find.smooth_over_document": lambda doc, spans, **_: list(spans)},
+         {"mentions.find.smooth_over_document": lambda doc, spans, weight: list(spans)},
          GENES),
     Rule("mentions: trimming of markup and denials", 22,
          {"mentions.find.trim_borders": lambda doc, spans: list(spans)}),

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from math import exp, log1p
 
 import srsly
@@ -51,7 +51,7 @@ _PEOPLE = re.compile(
     r"|clinical|tumou?rs?|cancers?|carcinomas?)\b",
     re.IGNORECASE,
 )
-_VARIANT = re.compile(
+_CHANGE = re.compile(
     r"\b[ACDEFGHIKLMNPQRSTVWY]\d{1,4}[ACDEFGHIKLMNPQRSTVWY]\b|\b[pc][.]|polymorphism|\brs\d"
 )
 _TRANSGENE = re.compile(r"xenograft|transgen|transfect|overexpress", re.IGNORECASE)
@@ -80,6 +80,7 @@ class NamedOrganisms:
             starts_of, ends_of = self._places_of.setdefault(id, ([], []))
             starts_of.append(start)
             ends_of.append(end)
+        self.people = log1p(len(_PEOPLE.findall(self.text)))  # words for people
         self._cues: dict[int, tuple[float, bool, bool]] = {}
         title_end = self.borders[0] if self.borders else _ANYWHERE
         self.in_title = set(self.ids[: bisect_left(self.starts, title_end)])
@@ -130,14 +131,9 @@ class NamedOrganisms:
         if sentence not in self._cues:
             text = self.text[slice(*self._limits[sentence : sentence + 2])]
             n_people = log1p(len(_PEOPLE.findall(text)))
-            cues = n_people, bool(_VARIANT.search(text)), bool(_TRANSGENE.search(text))
+            cues = n_people, bool(_CHANGE.search(text)), bool(_TRANSGENE.search(text))
             self._cues[sentence] = cues
         return self._cues[sentence]
-
-    @cached_property
-    def people(self) -> float:
-        """The logarithm of the number of words for people in the document."""
-        return log1p(len(_PEOPLE.findall(self.text)))
 
     def right_after(self, end: int) -> str:
         """Return the organism in the text right after a gene ("in mice"), or ""."""
@@ -201,7 +197,6 @@ def _names_in_training() -> dict[str, str]:
     return {name: id for name, id in meant if id.startswith(ORGANISM) and len(name) > 2}
 
 
-@lru_cache(maxsize=256)
 def organism_names(text: str) -> list[NamedPlace]:
     """Return the names of organisms in a text, for documents whose organisms nobody has marked."""
     names, places, covered = _names_in_training(), list[NamedPlace](), 0

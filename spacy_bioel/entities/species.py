@@ -27,7 +27,7 @@ from spacy_bioel.entities.organisms import NamedOrganisms, NamedPlace, is_microb
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.models.fusion import Fusion, softmax_by_group
-from spacy_bioel.types import CELL_LINE, ORGANISM, Candidate
+from spacy_bioel.types import CELL_LINE, ORGANISM, SPECIES, Candidate
 
 # Added to scores, which are rounded and may be 0 for genes that are rare in the training texts.
 _SCORE_FLOOR = 1e-9
@@ -160,7 +160,8 @@ def organism_table(
     strings, wholes = batch.strings, _wholes(batch)
     for index, species_candidates in genes.items():
         owner, whole = batch.owners[index], wholes[index]
-        start, is_counted = whole.start_char, index < batch.n_wholes
+        start = whole.start_char
+        is_counted = index < batch.n_wholes and whole.label_ != SPECIES
         in_document, same_string = owner, (owner, strings[index])
         in_sentence = (owner, documents[owner].sentence_at(start))
         if is_counted:

@@ -51,7 +51,6 @@ _MIN_DISTANCE_FROM_CERTAIN = 1e-7
 _WEIGHT_UNIT = 1e-9
 
 Step = Callable[[Sequence[FoundSpans]], None]
-Labels = Collection[str]
 
 
 def find(found: Sequence[FoundSpans], steps: Sequence[Step]) -> Sequence[FoundSpans]:
@@ -64,23 +63,22 @@ def find(found: Sequence[FoundSpans], steps: Sequence[Step]) -> Sequence[FoundSp
     return found
 
 
-def steps_of_detector(
-    settings: Mapping[str, Any], rules: RuleSet, *, weigh: Step | None = None, fitted: Labels = ()
-) -> list[Step]:
+def steps_of_detector(settings: Mapping[str, Any], rules: RuleSet) -> list[Step]:
     """Return the steps that turn scored spans into mentions.
 
     settings (Mapping): The settings of `bioel_mentions`.
-    weigh (Step | None): `SpanSelection.weigh`, for detectors with weights for the labels `fitted`.
     """
     threshold: float = settings["threshold"]
     include, exclude = word_lists(settings)
-    weight: float = settings["document_smoothing"]
     below = f"below the threshold of {threshold:g}"
     drop_excluded = _each(drop_words, "by the word list `exclude`", words=exclude)
     steps: list[Step] = [
-        *steps_before_selection(threshold),
-        *([weigh] if weigh else []),
-        _each(smooth_over_document, weight=weight, fitted=fitted),
+        _each(trim_borders, "markup or a denial is not part of a mention"),
+        _each(drop_several_paragraphs, "contains a blank line"),
+        _each(drop_function_words, "a function word, in a text in capitals"),
+        _each(drop_half_brackets, "contains an unmatched bracket"),
+        _each(keep_probable, below, min_probability=min(threshold, MIN_SCORED_PROBABILITY)),
+        _each(smooth_over_document, weight=settings["document_smoothing"]),
         _each(keep_probable, below, min_probability=threshold),
         drop_excluded,
         _each(add_words, "by the word list `include`", include=include),
@@ -97,18 +95,6 @@ def steps_of_detector(
     if settings["abbreviations"]:
         steps.append(_add_defined_forms)
     return steps
-
-
-def steps_before_selection(threshold: float) -> list[Step]:
-    """Return the steps that leave the spans that `SpanSelection` weighs."""
-    lowest = min(threshold, MIN_SCORED_PROBABILITY)
-    return [
-        _each(trim_borders, "markup or a denial is not part of a mention"),
-        _each(drop_several_paragraphs, "contains a blank line"),
-        _each(drop_function_words, "a function word, in a text in capitals"),
-        _each(drop_half_brackets, "contains an unmatched bracket"),
-        _each(keep_probable, f"below the threshold of {threshold:g}", min_probability=lowest),
-    ]
 
 
 def steps_of_linker(names: UnambiguousNames, rules: RuleSet, *, abbreviations: bool) -> list[Step]:
@@ -168,7 +154,7 @@ def _keep_texts(
 
 
 def smooth_over_document(
-    doc: Doc, spans: Sequence[ScoredSpan], *, weight: float, fitted: Labels = ()
+    doc: Doc, spans: Sequence[ScoredSpan], *, weight: float
 ) -> list[ScoredSpan]:
     """Move each span's probability towards the maximum for the same words with the same label.
 
@@ -176,16 +162,15 @@ def smooth_over_document(
     probably mean the drug too.
 
     weight (float): From 0 (no change) to 1 (all spans get the highest probability).
-    fitted (Collection[str]): Labels whose probabilities are fitted, and stay.
     """
-    if not weight or all(span[2] in fitted for span in spans):
+    if not weight:
         return list(spans)
     words = normalize_names(texts_of(doc, spans))
     highest: dict[tuple[str, str], float] = {}
     for word, (*_, label, p) in zip(words, spans, strict=True):
         highest[word, label] = max(p, highest.get((word, label), 0.0))
     return [
-        (start, end, label, p + weight * (highest[word, label] - p) * (label not in fitted))
+        (start, end, label, p + weight * (highest[word, label] - p))
         for word, (start, end, label, p) in zip(words, spans, strict=True)
     ]
 

@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import srsly
 from safetensors.numpy import load, save
 from spacy.attrs import IS_SPACE
 from spacy.language import Language
@@ -27,13 +26,7 @@ from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.bundled import open_kbs, open_setting
 from spacy_bioel.kb.gazetteer import Gazetteer, unpack_bits
 from spacy_bioel.kb.knowledge_base import name_keys, open_kb
-from spacy_bioel.mentions.find import (
-    MIN_SCORED_PROBABILITY,
-    Step,
-    find,
-    steps_of_detector,
-    word_lists,
-)
+from spacy_bioel.mentions.find import MIN_SCORED_PROBABILITY, find, steps_of_detector, word_lists
 from spacy_bioel.mentions.model import (
     DEFINED_FORM,
     Logits,
@@ -43,7 +36,6 @@ from spacy_bioel.mentions.model import (
     find_spans,
     set_labels,
 )
-from spacy_bioel.mentions.selection import SpanSelection
 from spacy_bioel.models.inference import make_parameters
 from spacy_bioel.models.torch_io import network_of, weights_from_bytes, weights_to_bytes
 from spacy_bioel.parallel import in_halves
@@ -52,8 +44,6 @@ from spacy_bioel.settings import CurrentSettings, MentionSettings
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_names, subscripts
 from spacy_bioel.text.sentences import find_forms
 from spacy_bioel.types import BoolArray, FloatArray, IntArray, ScoredSpan
-
-_SELECTION = "selection.json"
 
 
 class MentionDetector(StoredPipe[MentionSettings]):
@@ -74,7 +64,6 @@ class MentionDetector(StoredPipe[MentionSettings]):
         self.name = name
         self.scorer = scorer
         self.gazetteer = Gazetteer.empty()
-        self.selection = SpanSelection()
         self.entities = RuleSet(entities or {})
         # For training: spans of labels that nobody has annotated, by the text of the document.
         self.taught: Mapping[str, Sequence[ScoredSpan]] = {}
@@ -112,7 +101,6 @@ class MentionDetector(StoredPipe[MentionSettings]):
         set_labels(self.model, [None if s is None else rows[s] for s in starts.values()])
         include = self.cfg["include"]
         self.cfg["include"] = {new: include[s] for new, s in starts.items() if s in include}
-        self.selection = self.selection.for_labels(starts)
         self.cfg["labels"] = list(starts)
 
     def initialize(
@@ -181,14 +169,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
         scored = sum(in_halves(score, docs), [])
         pairs = zip(docs, scored, strict=True)
         found = [FoundSpans(doc, spans, excluded=exclude) for doc, spans in pairs]
-        return find(found, self.steps)
-
-    @property
-    def steps(self) -> list[Step]:
-        """The steps from scored spans to mentions."""
-        weigh = partial(self.selection.weigh, gazetteer=self.gazetteer)
-        fitted = self.selection.weights
-        return steps_of_detector(self.cfg, self.rules, weigh=weigh, fitted=fitted)
+        return find(found, steps_of_detector(self.cfg, self.rules))
 
     @property
     def rules(self) -> RuleSet:
@@ -302,13 +283,11 @@ class MentionDetector(StoredPipe[MentionSettings]):
         return {
             "model.safetensors": lambda: weights_to_bytes(self.model),
             "gazetteer.safetensors": lambda: save(self.gazetteer.arrays()),
-            _SELECTION: srsly.json_dumps(self.selection.to_json()).encode,
         }
 
     def load_parts(self, parts: Mapping[str, bytes], state: Mapping[str, Any]) -> None:
         self.cfg["labels"], width = list(state["labels"]), state["width"]
         self.gazetteer = Gazetteer.from_arrays(load(parts["gazetteer.safetensors"]))
-        self.selection = SpanSelection.from_json(srsly.json_loads(parts.get(_SELECTION, b"{}")))
         if self.labels:
             make_parameters(self.model.get_ref("tok2vec"))
             add_scorer(self.model, n_labels=len(self.labels), width=width)

@@ -26,8 +26,7 @@ mentions: files with the same sentences, or with the mentions of articles: a `la
 
 "a+b+c" is a mixture of corpora, each of which must list what it annotates. "a+b+c+dev" is also
 trained on their development documents, once all choices are made; "a+b+c+half_dev" on half of them.
-"a+b+c+without+d+e" has no document of d and e, to measure on corpora that a detector has not seen;
-"a+b+c+dev+without+half0+d+e" lacks one half of their documents, and "half1" the other.
+"a+b+c+without+d+e" has no document of d and e, to measure on corpora that a detector has not seen.
 """
 
 from __future__ import annotations

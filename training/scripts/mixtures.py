@@ -11,15 +11,7 @@ from zlib import crc32
 
 from documents import pieces
 from plain import grouped
-from specs import (
-    ASSETS,
-    dev_share_of,
-    find_split,
-    half_left_out_of,
-    left_out_of,
-    load_spec,
-    parts_of,
-)
+from specs import ASSETS, dev_share_of, find_split, left_out_of, load_spec, parts_of
 
 from spacy_bioel.corpus import declare_labels
 from spacy_bioel.errors import BioelError
@@ -42,13 +34,12 @@ def write_mixture(corpus: str) -> None:
 
     Training documents and sentences that are development documents of another part are left out.
     Development documents that are also trained on are kept for development only if there are no
-    others. Documents of the corpora after "+without+" are left out, whichever part has them; after
-    "+without+half0+" or "+without+half1+", only half of them (see `half_of`).
+    others. Documents of the corpora after "+without+" are left out, whichever part has them.
 
     RAISES BioelError: [B330] on a mention of a label that its corpus does not annotate, [T020] on
         an annotated label without mentions.
     """
-    parts, share, half = parts_of(corpus), dev_share_of(corpus), half_left_out_of(corpus)
+    parts, share = parts_of(corpus), dev_share_of(corpus)
     for part in parts:
         check_annotated(part)
     unseen = " ".join(
@@ -56,7 +47,6 @@ def write_mixture(corpus: str) -> None:
         for other in left_out_of(corpus)
         for split in ("train", "dev")
         for text in _read(other, split)
-        if half in (None, half_of(text))
     )
     dev_of_parts = [list(_read(part, "dev")) for part in parts]
     dev = list(mixed(dev_of_parts, left_out=unseen))
@@ -74,11 +64,6 @@ def write_mixture(corpus: str) -> None:
 def is_learned(text: AnnotatedText, share: float) -> bool:
     """Tell whether a development document is also trained on; the same in every corpus."""
     return crc32(beginning(text).encode()) / 2**32 < share
-
-
-def half_of(text: AnnotatedText) -> int:
-    """Return the half, 0 or 1, that a document belongs to; the same in every corpus."""
-    return int(is_learned(text, 0.5))
 
 
 def check_annotated(corpus: str) -> None:

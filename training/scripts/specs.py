@@ -14,7 +14,6 @@ ASSETS = Path("assets")
 DEV_SHARES = {"dev": 1.0, "half_dev": 0.5}
 TAUGHT = "taught"  # a corpus that teach.py writes
 WITHOUT = "+without+"  # before the corpora whose documents a mixture leaves out
-HALVES = ("half0", "half1")  # right after WITHOUT: only this half of their documents is left out
 UNKNOWN = "[T001] There is no corpus '{corpus}' in {path}. Choose from: {known}."
 NO_SPLIT = (
     "[T003] {folder} does not have a {split} split. Run the step fetch; if the corpus comes "
@@ -50,14 +49,7 @@ def parts_of(corpus: str) -> list[str]:
 
 def left_out_of(corpus: str) -> list[str]:
     """Return the corpora whose documents a mixture leaves out, whichever corpus has them."""
-    others = corpus.partition(WITHOUT)[2].split("+")
-    return [part for part in others if part not in ("", TAUGHT, *HALVES)]
-
-
-def half_left_out_of(corpus: str) -> int | None:
-    """Return which half of the documents of `left_out_of` a mixture leaves out; None: both."""
-    first = corpus.partition(WITHOUT)[2].partition("+")[0]
-    return HALVES.index(first) if first in HALVES else None
+    return [part for part in corpus.partition(WITHOUT)[2].split("+") if part not in ("", TAUGHT)]
 
 
 def dev_share_of(corpus: str) -> float:
