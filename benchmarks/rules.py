@@ -108,7 +108,7 @@ RULES = [
     Rule("other spellings: words after", 6, {"entities.genes._AFTER_GENE": _NEVER}, GENES),
     # The corpora have hardly any of the names that these three rules are about.
     Rule("other spellings: words before", 6, {"entities.genes._BEFORE_GENE": _NEVER}),
-    Rule("organisms by words: domestic animals", 13, {"entities.species._animals": dict}),
+    Rule("organisms by words: domestic animals", 13, {"entities.organisms._animals": dict}),
     Rule("symbols of bacteria", 4, {"entities.species._BACTERIAL_SYMBOL": _NEVER}),
     Rule("other spellings: joined words", 5, {"entities.genes._MAX_JOINED_WORDS": 1}, GENES),
     Rule("prefixes of organisms", 9,
@@ -137,11 +137,11 @@ RULES = [
          {"entities.homonyms.HomonymResolver._is_doubtful": lambda *_: False}, FITTED_GENES),
     Rule("organisms by words", 28, {"entities.organisms.organism_words": _nothing}, GENES),
     Rule("organisms by words: species_words.json", 10,
-         {"entities.species._organism_pattern": lambda: (_NEVER, [])}, GENES),
+         {"entities.organisms._organism_pattern": lambda: (_NEVER, [])}, GENES),
     Rule("microbes have hosts", 22, {"entities.species.is_microbe": lambda *_: False}, GENES),
     Rule("experimental systems", 22,
          {"entities.organisms._is_experimental_system": lambda *_: False}, GENES),
-    Rule("organism after 'in', 'of', 'from'", 13, {"entities.species._GENE_TO_ORGANISM": _NEVER},
+    Rule("organism after 'in', 'of', 'from'", 13, {"entities.organisms._GENE_TO_ORGANISM": _NEVER},
          GENES, evidence=True),
     *(
         Rule(f"species assignment: {feature}", 3,
