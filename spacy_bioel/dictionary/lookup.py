@@ -153,8 +153,6 @@ class DictionaryLookup:
         why_other (Callable | None): Explains why spans in a document cannot be names.
         """
         found = list(map(FoundSpans, docs))
-        if not docs:
-            return found
         words, spans = self._look_up(docs, options, forms_of)
         matched = self._match(words, spans)
         if why_other is not None:

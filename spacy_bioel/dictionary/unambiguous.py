@@ -333,9 +333,8 @@ def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
         return KeyMasks.empty()
     keys, masks = (np.concatenate(column) for column in zip(*tables, strict=True))
     order = np.argsort(keys, kind="stable")
-    keys, masks = keys[order], masks[order]
-    starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
-    return KeyMasks(keys[starts], np.bitwise_or.reduceat(masks, starts))
+    keys, starts = np.unique(keys[order], return_index=True)
+    return KeyMasks(keys, np.bitwise_or.reduceat(masks[order], starts))
 
 
 def _missed_names(

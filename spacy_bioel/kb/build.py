@@ -198,9 +198,8 @@ def nothing_left(
 
 def check_ids(record: Concept, *, where: str) -> None:
     """Check a record's id and the id of its replacement. RAISES BioelError: [B026] bad id."""
-    fields = ("id", record.id, ""), ("replacement", record.replaced_by or "-", "")
-    for field_name, id, missing in fields:
-        if id in (missing, NIL) or _BAD_ID.search(id):
+    for field_name, id in (("id", record.id), ("replacement", record.replaced_by or "-")):
+        if id in ("", NIL) or _BAD_ID.search(id):
             raise BioelError(Errors.B026.format(where=where, field=field_name, found=id))
 
 

@@ -289,8 +289,7 @@ class BagsOfWords:
         np.add.at(name_bags, name, stem_keys[stem])
         amounts = [(row, key) for row, words in enumerate(split_names) for key in _amounts(words)]
         keys = np.append(name_bags, np.array([key for _, key in amounts], dtype=np.uint64))
-        rows_of_amounts = np.array([row for row, _ in amounts], dtype=np.int64)
-        rows = np.append(np.arange(len(name_bags)), rows_of_amounts)
+        rows = np.append(np.arange(len(name_bags)), np.array([r for r, _ in amounts], np.int64))
         order = np.argsort(keys, kind="stable")
         bags, starts = np.unique(keys[order], return_index=True)
         # In "T(reg)", "reg" is not a word that a synonym could replace.
@@ -374,9 +373,8 @@ def _substitutes(
     concept, rest, stem = np.repeat(concept, n_words), rest[entries], stem[entries]
     stems_of_concepts = np.unique(concept * len(stem_keys) + stem) % len(stem_keys)
     n_concepts = np.bincount(stems_of_concepts, minlength=len(stem_keys))
-    has_rest = rest != 0
-    concept, rest, stem = concept[has_rest], rest[has_rest], stem[has_rest]
     order = np.lexsort((stem, rest, concept))
+    order = order[rest[order] != 0]
     concept, rest, stem = concept[order], rest[order], stem[order]
     pair_blocks = []
     for step in range(1, _MAX_STEP):

@@ -82,16 +82,6 @@ def on_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-# Tokens repeat, so their normalised forms are cached. The cache size is limited, so that the
-# memory used by a service does not keep growing.
-_normalize_token = lru_cache(maxsize=1 << 17)(normalize_name)
-
-
-def normalize_tokens(tokens: Iterable[str]) -> list[str]:
-    """Normalise many tokens, with a cache."""
-    return list(map(_normalize_token, tokens))
-
-
 def normalize_names(names: Sequence[str]) -> list[str]:
     """Normalise many names; ASCII names are joined into one text, which is faster."""
     lines = [name if name.isascii() and "\n" not in name else "" for name in names]
@@ -104,8 +94,6 @@ def normalize_names(names: Sequence[str]) -> list[str]:
 def has_whole_brackets(text: str) -> bool:
     """Whether all brackets in a text are paired, unlike in "IGF-I) receptor"."""
     for opening, closing in ("()", "[]"):
-        if opening not in text and closing not in text:
-            continue
         depths = [0, *accumulate((c == opening) - (c == closing) for c in text)]
         if min(depths) < 0 or depths[-1]:
             return False

@@ -276,16 +276,12 @@ def _long_form_start(short: str, window: str) -> int | None:
     if len(folded) != len(window):  # some letters become two characters in lower case
         return None
     position = len(window)
-    for index in range(len(short) - 1, -1, -1):
-        char = folded_short[index]
+    for index, char in reversed(list(enumerate(folded_short))):
         if not char.isalnum():
             continue
-        position -= 1
-        while position >= 0 and not (
-            folded[position] == char
-            and (index > 0 or position == 0 or not window[position - 1].isalnum())
-        ):
-            position -= 1
+        position = folded.rfind(char, 0, position)
+        while index == 0 and position > 0 and window[position - 1].isalnum():
+            position = folded.rfind(char, 0, position)
         if position < 0:
             return None
     # A doubled letter may stand for one more word: "mindful memoization (MM)".
