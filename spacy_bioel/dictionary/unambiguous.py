@@ -22,7 +22,7 @@ from spacy.tokens import Doc
 from spacy_bioel.doc import long_forms, normalized_tokens, text_of, texts_of
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
-from spacy_bioel.kb.gazetteer import Gazetteer, KeyArray, KeyMasks, MaskArray
+from spacy_bioel.kb.gazetteer import NO_KEYS, Gazetteer, KeyArray, KeyMasks, MaskArray
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import RARE, Misspellings
 from spacy_bioel.text.normalize import (
@@ -225,7 +225,7 @@ class UnambiguousNames:
         tables = [
             (kb.name_keys, _labels_of_names(kb, vocabularies)[kb.name_key_rows]) for kb in kbs
         ]
-        self._gazetteer = Gazetteer(_merge_masks(tables), KeyMasks.empty())
+        self._gazetteer = Gazetteer(_merge_masks(tables))
         self._verdicts: dict[NameString, Verdict] = {}
 
     def propose(self, found: Sequence[FoundSpans], nil: Sequence[Collection[SpanKey]] = ()) -> None:
@@ -330,7 +330,7 @@ def _labels_of_names(kb: KnowledgeBase, vocabularies: Vocabularies) -> NDArray[A
 def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
     """Merge tables of sorted keys; identical keys get the bits in any of their masks."""
     if not tables:
-        return KeyMasks.empty()
+        return NO_KEYS
     keys, masks = (np.concatenate(column) for column in zip(*tables, strict=True))
     order = np.argsort(keys, kind="stable")
     keys, starts = np.unique(keys[order], return_index=True)

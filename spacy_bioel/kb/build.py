@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from spacy_bioel.kb.columns import (
 from spacy_bioel.kb.folder import check_replaceable, editing, homes_in
 from spacy_bioel.kb.knowledge_base import KeyArray, SortedKeys, name_keys, word_keys
 from spacy_bioel.kb.spelling import build_postings
-from spacy_bioel.text.normalize import normalize_names, on_one_line
+from spacy_bioel.text.normalize import normalize_name, on_one_line
 from spacy_bioel.types import NIL, Concept
 
 _BAD_ID = re.compile(r"[\s|]")
@@ -283,9 +283,6 @@ def _without_zeros(id: str) -> str:
     return re.sub(r"[\W_]+|(?<!\d)0+(?=\d)", "", id).lower()
 
 
-_CONCEPTS_PER_BLOCK = 1 << 12  # concepts whose names are normalised together
-
-
 def build_kb(
     concepts: Iterable[Concept],
     out: str | Path,
@@ -402,21 +399,18 @@ def _distinct_names(
     drafts: Mapping[str, Draft], report: BuildReport
 ) -> Iterator[tuple[str, dict[str, tuple[str, int]]]]:
     """Yield each concept's id, and the first spelling and source of each normalised name."""
-    waiting = iter(drafts.items())
-    while block := list(islice(waiting, _CONCEPTS_PER_BLOCK)):
-        # In the column, line breaks separate names.
-        lines = [on_one_line(name) for _, draft in block for name in draft.names]
-        names = zip(normalize_names(lines), lines, strict=True)
-        for id, draft in block:
-            surfaces: dict[str, tuple[str, int]] = {}
-            for source, (normalized, surface) in zip(draft.sources, names, strict=False):
-                if not normalized:
-                    report.empty_names += 1
-                elif normalized in surfaces:
-                    report.merged_names += 1
-                else:
-                    surfaces[normalized] = surface, source
-            yield id, surfaces
+    for id, draft in drafts.items():
+        surfaces: dict[str, tuple[str, int]] = {}
+        lines = list(map(on_one_line, draft.names))  # in the column, line breaks separate names
+        for named in zip(map(normalize_name, lines), lines, draft.sources, strict=True):
+            normalized, surface, source = named
+            if not normalized:
+                report.empty_names += 1
+            elif normalized in surfaces:
+                report.merged_names += 1
+            else:
+                surfaces[normalized] = surface, source
+        yield id, surfaces
 
 
 def _write_keys(folder: Path, name: str, keys: KeyArray) -> None:

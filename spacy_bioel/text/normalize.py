@@ -255,7 +255,14 @@ def respellings(name: str) -> list[str]:
     """
     american = _american(name)
     plain = _POSSESSIVE.sub("", american)  # "parkinson s disease"
-    others = [american, plain, *_singulars(name), *_singulars(american), *_renumbered(name)]
+    words = name.split()
+    arabic = [
+        _ARABIC.get(word, word) if len(word) > 1 or before in _NUMBERED_WORDS else word
+        for before, word in pairwise(["", *words])
+    ]
+    roman = [_ROMAN_NUMERAL.get(word, word) for word in words]
+    others = [american, plain, *_singulars(name), *_singulars(american)]
+    others += [" ".join(arabic), " ".join(roman)]
     if name and not name.endswith("s"):
         others += [name + "s", american + "s"]
     return [other for other in dict.fromkeys(others) if other and other != name]
@@ -276,15 +283,6 @@ def _singulars(name: str) -> list[str]:
         for ending, replacement in _PLURALS_IN_NAMES
         if name.endswith(ending) and len(name) > len(ending) + 3
     ]
-
-
-def _renumbered(name: str) -> list[str]:
-    words = name.split()
-    arabic = [
-        _ARABIC.get(word, word) if len(word) > 1 or before in _NUMBERED_WORDS else word
-        for before, word in pairwise(["", *words])
-    ]
-    return [" ".join(arabic), " ".join([_ROMAN_NUMERAL.get(word, word) for word in words])]
 
 
 # Spreadsheets run a cell as a formula if it begins with one of these characters, unless an
