@@ -22,8 +22,8 @@ from spacy.tokens import Doc
 from spacy_bioel.doc import long_forms, normalized_tokens, text_of, texts_of
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
-from spacy_bioel.kb.gazetteer import NO_KEYS, Gazetteer, KeyArray, KeyMasks, MaskArray
-from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.gazetteer import NO_KEYS, Gazetteer, KeyMasks, MaskArray, unpack_bits
+from spacy_bioel.kb.knowledge_base import KeyArray, KnowledgeBase, name_keys
 from spacy_bioel.kb.spelling import RARE, Misspellings
 from spacy_bioel.text.normalize import (
     has_whole_brackets,
@@ -275,8 +275,7 @@ class UnambiguousNames:
                 found[doc_index][span] = [self.labels[bit]]
         missed = [i for i, token in enumerate(tokens) if not (is_covered[i] or token in known)]
         correct = list(map(_without_slips, [tokens[i] for i in missed]))
-        ones = np.ones(len(correct), dtype=np.int64)
-        places, _, bits = self._gazetteer.match_spans(correct, 1, lengths=ones)
+        places, bits = unpack_bits(self._gazetteer.names.find(name_keys(correct)))
         for place, bit in zip(places.tolist(), bits.tolist(), strict=True):
             i = missed[place]
             doc_index = int(np.searchsorted(offsets, i, side="right")) - 1

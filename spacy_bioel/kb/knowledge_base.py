@@ -134,7 +134,6 @@ class SortedKeys:
 
     def search(self, keys: NDArray[np.uint64]) -> IntArray:
         """Find the first row of each key, -1 if there is none. Keeps the shape of `keys`."""
-        keys = np.asarray(keys, dtype=np.uint64)
         rows = np.full(keys.shape, -1, dtype=np.int64)
         positions, is_known = find_sorted(self.keys, keys)
         rows[is_known] = self.rows[positions[is_known]]
