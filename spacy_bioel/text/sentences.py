@@ -276,12 +276,16 @@ def _long_form_start(short: str, window: str) -> int | None:
     if len(folded) != len(window):  # some letters become two characters in lower case
         return None
     position = len(window)
-    for index, char in reversed(list(enumerate(folded_short))):
+    for index in range(len(short) - 1, -1, -1):
+        char = folded_short[index]
         if not char.isalnum():
             continue
-        position = folded.rfind(char, 0, position)
-        while index == 0 and position > 0 and window[position - 1].isalnum():
-            position = folded.rfind(char, 0, position)
+        position -= 1
+        while position >= 0 and not (
+            folded[position] == char
+            and (index > 0 or position == 0 or not window[position - 1].isalnum())
+        ):
+            position -= 1
         if position < 0:
             return None
     # A doubled letter may stand for one more word: "mindful memoization (MM)".
