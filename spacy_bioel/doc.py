@@ -29,7 +29,7 @@ from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.registered import declared_facts
 from spacy_bioel.settings import GOLD_KEY, SPANS_KEY
-from spacy_bioel.text.normalize import normalize_tokens
+from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.text.sentences import LongForms, find_abbreviations, find_short_binomials
 from spacy_bioel.types import ANNOTATES, NIL, AnnotatedText, Candidate, Link, ScoredSpan, SpanKey
 
@@ -57,7 +57,7 @@ def normalized_tokens(docs: Sequence[Doc]) -> list[str]:
     for doc in docs:
         ids, strings = doc.to_array(ORTH).tolist(), doc.vocab.strings
         new = set(ids).difference(normalized)  # `-` would read all keys for each document
-        normalized |= zip(new, normalize_tokens([strings[id_] for id_ in new]), strict=True)
+        normalized |= zip(new, normalize_names([strings[id_] for id_ in new]), strict=True)
         tokens += map(normalized.__getitem__, ids)
     return tokens
 

@@ -153,8 +153,6 @@ class DictionaryLookup:
         why_other (Callable | None): Explains why spans in a document cannot be names.
         """
         found = list(map(FoundSpans, docs))
-        if not docs:
-            return found
         words, spans = self._look_up(docs, options, forms_of)
         matched = self._match(words, spans)
         if why_other is not None:
@@ -378,15 +376,16 @@ def _spans_to_keep(
     `nested`, spans inside a kept span are kept too. Of identical spans, the most probable is kept.
     """
     above = np.flatnonzero((probability >= options.threshold) & (probability > 0))
-    order = above[np.lexsort((-probability[above], (spans.start - spans.end)[above]))]
-    has_gap = (spans.gap < spans.end)[order]
+    has_gap = spans.gap < spans.end
+    keys = -probability, spans.start - spans.end, has_gap
+    order = above[np.lexsort([key[above] for key in keys])]
     kept: list[int] = []
     borders: set[tuple[int, int]] = set()
     # For each word, the first kept span that contains it.
     outermost = np.full(int(spans.end.max(initial=0)) + 1, -1)
-    for i in [*order[~has_gap].tolist(), *order[has_gap].tolist()]:
+    for i in order.tolist():
         start, end = int(spans.start[i]), int(spans.end[i])
-        if spans.gap[i] < spans.end[i]:
+        if has_gap[i]:
             if (start, end) in borders:
                 continue
         elif (outermost[start:end] >= 0).any():

@@ -19,7 +19,7 @@ from spacy_bioel.kb.knowledge_base import KeyArray
 from spacy_bioel.text.normalize import (
     BLANK_LINE,
     normalize_name,
-    normalize_tokens,
+    normalize_names,
     singular_of,
     words_of,
 )
@@ -114,7 +114,7 @@ def read_words(
     # Each distinct token is normalised and split into words only once.
     orths, orth_of_token = np.unique(table[:, 0], return_inverse=True)
     texts = [docs[0].vocab.strings[orth] for orth in orths.tolist()]
-    orth_words = list(map(words_of, normalize_tokens(texts)))
+    orth_words = list(map(words_of, normalize_names(texts)))
     form_of: dict[str, int] = {}
     flat = [form_of.setdefault(word, len(form_of)) for words in orth_words for word in words]
     n_words = np.fromiter(map(len, orth_words), dtype=np.int64, count=len(orth_words))
@@ -241,11 +241,6 @@ class SpanMatches:
     def take(self, rows: NDArray) -> SpanMatches:
         return SpanMatches(*(column[rows] for column in vars(self).values()))
 
-    @classmethod
-    def join(cls, parts: Sequence[SpanMatches]) -> SpanMatches:
-        columns = zip(*(vars(part).values() for part in parts), strict=True)
-        return cls(*(np.concatenate(column) for column in columns))
-
 
 def find_span_matches(
     words: WordTable, bags: BagsOfWords, known: BoolArray, *, inexact: bool
@@ -266,7 +261,9 @@ def find_span_matches(
         return whole
     rows = np.flatnonzero((bag == 0) | (end - start == 1))
     substituted = _substituted_matches(words, bags, start[rows], end[rows], keys[rows])
-    return SpanMatches.join([whole, substituted, _coordinated_matches(words, bags, sums, whole)])
+    parts = whole, substituted, _coordinated_matches(words, bags, sums, whole)
+    columns = zip(*(vars(part).values() for part in parts), strict=True)
+    return SpanMatches(*map(np.concatenate, columns))
 
 
 def _make_matches(start: IntArray, end: IntArray, bag: IntArray, **others: IntArray) -> SpanMatches:

@@ -22,8 +22,8 @@ from spacy.tokens import Doc
 from spacy_bioel.doc import long_forms, normalized_tokens, text_of, texts_of
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
-from spacy_bioel.kb.gazetteer import Gazetteer, KeyArray, KeyMasks, MaskArray
-from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.kb.gazetteer import NO_KEYS, Gazetteer, KeyMasks, MaskArray, unpack_bits
+from spacy_bioel.kb.knowledge_base import KeyArray, KnowledgeBase, name_keys
 from spacy_bioel.kb.spelling import RARE, Misspellings
 from spacy_bioel.text.normalize import (
     has_whole_brackets,
@@ -225,7 +225,7 @@ class UnambiguousNames:
         tables = [
             (kb.name_keys, _labels_of_names(kb, vocabularies)[kb.name_key_rows]) for kb in kbs
         ]
-        self._gazetteer = Gazetteer(_merge_masks(tables), KeyMasks.empty())
+        self._gazetteer = Gazetteer(_merge_masks(tables))
         self._verdicts: dict[NameString, Verdict] = {}
 
     def propose(self, found: Sequence[FoundSpans], nil: Sequence[Collection[SpanKey]] = ()) -> None:
@@ -275,8 +275,7 @@ class UnambiguousNames:
                 found[doc_index][span] = [self.labels[bit]]
         missed = [i for i, token in enumerate(tokens) if not (is_covered[i] or token in known)]
         correct = list(map(_without_slips, [tokens[i] for i in missed]))
-        ones = np.ones(len(correct), dtype=np.int64)
-        places, _, bits = self._gazetteer.match_spans(correct, 1, lengths=ones)
+        places, bits = unpack_bits(self._gazetteer.names.find(name_keys(correct)))
         for place, bit in zip(places.tolist(), bits.tolist(), strict=True):
             i = missed[place]
             doc_index = int(np.searchsorted(offsets, i, side="right")) - 1
@@ -330,12 +329,11 @@ def _labels_of_names(kb: KnowledgeBase, vocabularies: Vocabularies) -> NDArray[A
 def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
     """Merge tables of sorted keys; identical keys get the bits in any of their masks."""
     if not tables:
-        return KeyMasks.empty()
+        return NO_KEYS
     keys, masks = (np.concatenate(column) for column in zip(*tables, strict=True))
     order = np.argsort(keys, kind="stable")
-    keys, masks = keys[order], masks[order]
-    starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
-    return KeyMasks(keys[starts], np.bitwise_or.reduceat(masks, starts))
+    keys, starts = np.unique(keys[order], return_index=True)
+    return KeyMasks(keys, np.bitwise_or.reduceat(masks[order], starts))
 
 
 def _missed_names(

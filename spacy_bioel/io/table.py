@@ -357,7 +357,6 @@ _NO_CODE = ("", "NOCODE")
 _SUPPRESSED = ("O", "E", "Y")  # obsolete, or marked as suppressible by an editor or the source
 _OPTIONAL = ("MRDEF", "MRCUI")
 _N_COLUMNS = {"MRCONSO": 18, "MRSTY": 6, "MRDEF": 8, "MRCUI": 7}
-_RrfRow = list[str]
 _CUI_OF = itemgetter(0)
 
 
@@ -403,7 +402,7 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
                 break
 
 
-def _rows_by_cui(folder: StrPath, name: str) -> Iterator[tuple[str, str, list[_RrfRow]]]:
+def _rows_by_cui(folder: StrPath, name: str) -> Iterator[tuple[str, str, list[list[str]]]]:
     """Yield each CUI, `name` and the CUI's rows. RAISES BioelError: [B123] no such file, [B124] not
     sorted."""
     if name in _OPTIONAL and not any(Path(folder).glob(f"{name}.RRF*")):
@@ -418,7 +417,7 @@ def _rows_by_cui(folder: StrPath, name: str) -> Iterator[tuple[str, str, list[_R
         yield cui, name, [row for _, row in rows]
 
 
-def _rrf_rows(path: Path, n_columns: int) -> Iterator[tuple[Place, _RrfRow]]:
+def _rrf_rows(path: Path, n_columns: int) -> Iterator[tuple[Place, list[str]]]:
     for where, line in numbered_lines(path):
         row = line.split("|")
         with skip_if_bad(where):

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from spacy_bioel.kb.columns import (
 from spacy_bioel.kb.folder import check_replaceable, editing, homes_in
 from spacy_bioel.kb.knowledge_base import KeyArray, SortedKeys, name_keys, word_keys
 from spacy_bioel.kb.spelling import build_postings
-from spacy_bioel.text.normalize import normalize_names, on_one_line
+from spacy_bioel.text.normalize import normalize_name, on_one_line
 from spacy_bioel.types import NIL, Concept
 
 _BAD_ID = re.compile(r"[\s|]")
@@ -198,9 +198,8 @@ def nothing_left(
 
 def check_ids(record: Concept, *, where: str) -> None:
     """Check a record's id and the id of its replacement. RAISES BioelError: [B026] bad id."""
-    fields = ("id", record.id, ""), ("replacement", record.replaced_by or "-", "")
-    for field_name, id, missing in fields:
-        if id in (missing, NIL) or _BAD_ID.search(id):
+    for field_name, id in (("id", record.id), ("replacement", record.replaced_by or "-")):
+        if id in ("", NIL) or _BAD_ID.search(id):
             raise BioelError(Errors.B026.format(where=where, field=field_name, found=id))
 
 
@@ -282,9 +281,6 @@ def _current_id(id: str, drafts: Drafts) -> str:
 def _without_zeros(id: str) -> str:
     """Return what "HP:0000118", "HP:118" and "hp_118" have in common."""
     return re.sub(r"[\W_]+|(?<!\d)0+(?=\d)", "", id).lower()
-
-
-_CONCEPTS_PER_BLOCK = 1 << 12  # concepts whose names are normalised together
 
 
 def build_kb(
@@ -403,21 +399,18 @@ def _distinct_names(
     drafts: Mapping[str, Draft], report: BuildReport
 ) -> Iterator[tuple[str, dict[str, tuple[str, int]]]]:
     """Yield each concept's id, and the first spelling and source of each normalised name."""
-    waiting = iter(drafts.items())
-    while block := list(islice(waiting, _CONCEPTS_PER_BLOCK)):
-        # In the column, line breaks separate names.
-        lines = [on_one_line(name) for _, draft in block for name in draft.names]
-        names = zip(normalize_names(lines), lines, strict=True)
-        for id, draft in block:
-            surfaces: dict[str, tuple[str, int]] = {}
-            for source, (normalized, surface) in zip(draft.sources, names, strict=False):
-                if not normalized:
-                    report.empty_names += 1
-                elif normalized in surfaces:
-                    report.merged_names += 1
-                else:
-                    surfaces[normalized] = surface, source
-            yield id, surfaces
+    for id, draft in drafts.items():
+        surfaces: dict[str, tuple[str, int]] = {}
+        lines = list(map(on_one_line, draft.names))  # in the column, line breaks separate names
+        for named in zip(map(normalize_name, lines), lines, draft.sources, strict=True):
+            normalized, surface, source = named
+            if not normalized:
+                report.empty_names += 1
+            elif normalized in surfaces:
+                report.merged_names += 1
+            else:
+                surfaces[normalized] = surface, source
+        yield id, surfaces
 
 
 def _write_keys(folder: Path, name: str, keys: KeyArray) -> None:

@@ -59,12 +59,11 @@ class Origin:
             raise self.error(Errors.B211, f"rows from 0 to {below - 1}", wrong)
         return values
 
-    def ends(self, offsets: NDArray[Any], *, end: int) -> NDArray[Any]:
-        """Return the offsets if they run from 0 to `end`. RAISES BioelError: [B211] if not."""
+    def ends(self, offsets: NDArray[Any], *, end: int) -> None:
+        """Check that offsets run from 0 to `end`. RAISES BioelError: [B211] if not."""
         found = (int(offsets[0]), int(offsets[-1])) if len(offsets) else "none"
         if found != (0, end):
             raise self.error(Errors.B211, f"offsets from 0 to {end}", found)
-        return offsets
 
     def growing(self, offsets: NDArray[Any], *, least: int) -> NDArray[Any]:
         """Return offsets after checking that they grow. RAISES BioelError: [B024, B211]."""
@@ -85,9 +84,7 @@ class KbColumn:
 
 def offsets_of(counts: Sequence[int] | NDArray[Any]) -> IntArray:
     """Return the offsets of runs of values with these lengths. Shape (n,); returns (n + 1,)."""
-    offsets = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=offsets[1:])
-    return offsets
+    return np.append(0, np.cumsum(counts, dtype=np.int64))
 
 
 def positions_of(offsets: NDArray[Any], rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
@@ -170,7 +167,7 @@ def checksums_of(arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:
 def fingerprint_of(checksums: Mapping[str, str]) -> str:
     """Return the fingerprint of arrays: a hash of their checksums."""
     lines = "".join(f"{name} {checksums[name]}\n" for name in sorted(checksums))
-    return blake2b(lines.encode("utf8"), digest_size=16).hexdigest()
+    return checksum(lines.encode("utf8"))
 
 
 def serialized(arrays: Mapping[str, NDArray[Any]], **about: Any) -> list[memoryview]:

@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
 from operator import itemgetter
 
@@ -61,10 +61,6 @@ class KeyMasks:
     keys: KeyArray
     masks: MaskArray
 
-    @classmethod
-    def empty(cls) -> KeyMasks:
-        return cls(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.uint64))
-
     def find(self, keys: KeyArray) -> MaskArray:
         """Return the mask of each key, 0 for unknown keys. Any shape; returns the same shape."""
         # Few text spans are names; the leading bits of the keys rule out nearly all other spans.
@@ -93,6 +89,9 @@ class KeyMasks:
         return bitmap
 
 
+NO_KEYS = KeyMasks(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.uint64))
+
+
 @dataclass(frozen=True, eq=False)
 class Gazetteer:
     """Types of the names in a knowledge base, and of the single words in these names.
@@ -102,12 +101,8 @@ class Gazetteer:
         diseases.
     """
 
-    names: KeyMasks
-    words: KeyMasks
-
-    @classmethod
-    def empty(cls) -> Gazetteer:
-        return cls(KeyMasks.empty(), KeyMasks.empty())
+    names: KeyMasks = NO_KEYS
+    words: KeyMasks = NO_KEYS
 
     @classmethod
     def from_kb(cls, kb: KnowledgeBase) -> Gazetteer:
@@ -223,7 +218,6 @@ _WORDS_WITH_AMOUNTS = ((), ("serum",), ("plasma",), ("level",), ("serum", "level
 _MAX_STEP = 8  # each name is compared with up to seven names that differ from it in one word
 
 
-@lru_cache(maxsize=1 << 17)
 def stem_key(word: str) -> int:
     """Return the key of a word in a bag; 0 for linking words, which are ignored."""
     return 0 if word in LINKING_WORDS else word_key(stem_of(word))
@@ -289,8 +283,7 @@ class BagsOfWords:
         np.add.at(name_bags, name, stem_keys[stem])
         amounts = [(row, key) for row, words in enumerate(split_names) for key in _amounts(words)]
         keys = np.append(name_bags, np.array([key for _, key in amounts], dtype=np.uint64))
-        rows_of_amounts = np.array([row for row, _ in amounts], dtype=np.int64)
-        rows = np.append(np.arange(len(name_bags)), rows_of_amounts)
+        rows = np.append(np.arange(len(name_bags)), np.array([r for r, _ in amounts], np.int64))
         order = np.argsort(keys, kind="stable")
         bags, starts = np.unique(keys[order], return_index=True)
         # In "T(reg)", "reg" is not a word that a synonym could replace.
@@ -374,9 +367,8 @@ def _substitutes(
     concept, rest, stem = np.repeat(concept, n_words), rest[entries], stem[entries]
     stems_of_concepts = np.unique(concept * len(stem_keys) + stem) % len(stem_keys)
     n_concepts = np.bincount(stems_of_concepts, minlength=len(stem_keys))
-    has_rest = rest != 0
-    concept, rest, stem = concept[has_rest], rest[has_rest], stem[has_rest]
     order = np.lexsort((stem, rest, concept))
+    order = order[rest[order] != 0]
     concept, rest, stem = concept[order], rest[order], stem[order]
     pair_blocks = []
     for step in range(1, _MAX_STEP):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.columns import KbColumn, offsets_of
+from spacy_bioel.kb.columns import KbColumn, checksum, offsets_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, Ragged, SortedKeys, StringColumn, word_keys
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import IntArray, KbRelease, remember
@@ -138,7 +137,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
         self.built_sources = tuple(first_sources[:-1].tolist())
         lines = [part.fingerprint for part in parts]
         lines += [f"{label}\t{number}" for label, number in sorted(self.labels.items())]
-        self.fingerprint = blake2b("\n".join(lines).encode("utf8"), digest_size=16).hexdigest()
+        self.fingerprint = checksum("\n".join(lines).encode("utf8"))
         remember(self)
 
     def __getattr__(self, name: str) -> Any:

@@ -134,7 +134,6 @@ class SortedKeys:
 
     def search(self, keys: NDArray[np.uint64]) -> IntArray:
         """Find the first row of each key, -1 if there is none. Keeps the shape of `keys`."""
-        keys = np.asarray(keys, dtype=np.uint64)
         rows = np.full(keys.shape, -1, dtype=np.int64)
         positions, is_known = find_sorted(self.keys, keys)
         rows[is_known] = self.rows[positions[is_known]]
@@ -219,11 +218,6 @@ def name_key(normalized: str) -> int:
     return key
 
 
-# Tokens repeat, so their keys are cached. The cache is bounded, so that a service's memory does not
-# grow.
-_token_key = lru_cache(maxsize=1 << 17)(name_key)
-
-
 def name_keys(normalized: Iterable[str]) -> KeyArray:
     """Return the keys of many normalised names. Shape (n_names,)."""
     return np.fromiter(map(name_key, normalized), dtype=np.uint64)
@@ -238,14 +232,12 @@ def span_keys(tokens: Sequence[str], max_width: int) -> KeyArray:
     """
     n = len(tokens)
     keys = np.zeros((n, max_width), dtype=np.uint64)
-    if n == 0:
-        return keys
     # The key of a span extended by one token is: key of the span * factor + key of the token.
     numbers = {token: number for number, token in enumerate(dict.fromkeys(tokens))}
     number = np.fromiter(map(numbers.__getitem__, tokens), dtype=np.int64, count=n)
-    token_keys = np.fromiter(map(_token_key, numbers), dtype=np.uint64)[number]
-    n_words = np.array([token.count(" ") + 1 if token else 0 for token in numbers])
-    powers = [pow(_KEY_FACTOR, k, 1 << 64) for k in range(n_words.max() + 1)]
+    token_keys = name_keys(numbers)[number]
+    n_words = np.array([token.count(" ") + 1 if token else 0 for token in numbers], dtype=np.int64)
+    powers = [pow(_KEY_FACTOR, k, 1 << 64) for k in range(n_words.max(initial=0) + 1)]
     factors = np.array(powers, dtype=np.uint64)[n_words][number]
     keys[:, 0] = token_keys
     for width in range(1, min(max_width, n)):

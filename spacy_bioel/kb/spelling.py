@@ -32,7 +32,6 @@ _NAMES_PER_PASS = 1 << 16  # limits the memory needed by a build
 # found the nearest name for 400 of 400 queries, and 96 % of the nearest 32 names.
 _MAX_SCORED_NAMES = 200_000
 _N_POSTINGS, _N_SCORED = 1 << 16, 1024
-_SAMPLE_STRIDE = 8  # step of a sample that provides a lower bound for the k highest values
 
 
 def name_ngrams(names: Sequence[str]) -> tuple[IntArray, IntArray]:
@@ -154,9 +153,8 @@ class NgramIndex:
     def _search_one(
         self, grams: IntArray, squares: DoubleArray, norm: float, k: int, dots: NDArray
     ) -> tuple[IntArray, DoubleArray]:
-        is_small = len(dots) <= _MAX_SCORED_NAMES
         postings = [self._rows[s:e] for s, e in self._offsets[grams[:, None] + [0, 1]].tolist()]
-        if is_small:
+        if len(dots) <= _MAX_SCORED_NAMES:
             for rows, square in zip(postings, squares.tolist(), strict=True):
                 np.add.at(dots, rows, square)
             # Compared with one number, so that no temporary array has a float for every name.
@@ -209,14 +207,7 @@ def _highest(values: NDArray[np.floating], k: int) -> IntArray:
     """Return the positions of the k highest values and any ties with the k-th, in any order."""
     if len(values) <= k:
         return np.arange(len(values))
-    candidates = np.arange(len(values))
-    if len(values) > 4 * _SAMPLE_STRIDE * k:
-        # The lower bound from a sample is rarely too high; if it is, all values are compared.
-        n_sampled = 2 * k // _SAMPLE_STRIDE + 1
-        bound = np.partition(values[::_SAMPLE_STRIDE], -n_sampled)[-n_sampled]
-        if len(above := np.flatnonzero(values >= bound)) >= k:
-            candidates = above
-    return candidates[values[candidates] >= np.partition(values[candidates], -k)[-k]]
+    return np.flatnonzero(values >= np.partition(values, -k)[-k])
 
 
 _WORD_BREAK = "\0"  # separates strings that are split together; occurs in no word
@@ -266,8 +257,7 @@ def _split_words(strings: Sequence[str], words: dict[str, int]) -> tuple[IntArra
     numbers[_WORD_BREAK] = -1
     number = np.fromiter(map(numbers.__getitem__, tokens), dtype=np.int64, count=len(tokens))
     string = np.cumsum(number < 0)
-    keys = np.sort((string * len(words) + number)[number >= 0])
-    keys = keys[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
+    keys = np.unique((string * len(words) + number)[number >= 0])
     string, number = np.divmod(keys, max(len(words), 1))
     return number, np.searchsorted(string, np.arange(len(strings) + 1))
 

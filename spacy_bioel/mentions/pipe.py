@@ -63,7 +63,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
         self.model = model
         self.name = name
         self.scorer = scorer
-        self.gazetteer = Gazetteer.empty()
+        self.gazetteer = Gazetteer()
         self.entities = RuleSet(entities or {})
         # For training: spans of labels that nobody has annotated, by the text of the document.
         self.taught: Mapping[str, Sequence[ScoredSpan]] = {}

@@ -82,16 +82,6 @@ def on_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-# Tokens repeat, so their normalised forms are cached. The cache size is limited, so that the
-# memory used by a service does not keep growing.
-_normalize_token = lru_cache(maxsize=1 << 17)(normalize_name)
-
-
-def normalize_tokens(tokens: Iterable[str]) -> list[str]:
-    """Normalise many tokens, with a cache."""
-    return list(map(_normalize_token, tokens))
-
-
 def normalize_names(names: Sequence[str]) -> list[str]:
     """Normalise many names; ASCII names are joined into one text, which is faster."""
     lines = [name if name.isascii() and "\n" not in name else "" for name in names]
@@ -104,8 +94,6 @@ def normalize_names(names: Sequence[str]) -> list[str]:
 def has_whole_brackets(text: str) -> bool:
     """Whether all brackets in a text are paired, unlike in "IGF-I) receptor"."""
     for opening, closing in ("()", "[]"):
-        if opening not in text and closing not in text:
-            continue
         depths = [0, *accumulate((c == opening) - (c == closing) for c in text)]
         if min(depths) < 0 or depths[-1]:
             return False
@@ -267,7 +255,14 @@ def respellings(name: str) -> list[str]:
     """
     american = _american(name)
     plain = _POSSESSIVE.sub("", american)  # "parkinson s disease"
-    others = [american, plain, *_singulars(name), *_singulars(american), *_renumbered(name)]
+    words = name.split()
+    arabic = [
+        _ARABIC.get(word, word) if len(word) > 1 or before in _NUMBERED_WORDS else word
+        for before, word in pairwise(["", *words])
+    ]
+    roman = [_ROMAN_NUMERAL.get(word, word) for word in words]
+    others = [american, plain, *_singulars(name), *_singulars(american)]
+    others += [" ".join(arabic), " ".join(roman)]
     if name and not name.endswith("s"):
         others += [name + "s", american + "s"]
     return [other for other in dict.fromkeys(others) if other and other != name]
@@ -288,15 +283,6 @@ def _singulars(name: str) -> list[str]:
         for ending, replacement in _PLURALS_IN_NAMES
         if name.endswith(ending) and len(name) > len(ending) + 3
     ]
-
-
-def _renumbered(name: str) -> list[str]:
-    words = name.split()
-    arabic = [
-        _ARABIC.get(word, word) if len(word) > 1 or before in _NUMBERED_WORDS else word
-        for before, word in pairwise(["", *words])
-    ]
-    return [" ".join(arabic), " ".join([_ROMAN_NUMERAL.get(word, word) for word in words])]
 
 
 # Spreadsheets run a cell as a formula if it begins with one of these characters, unless an

@@ -159,7 +159,7 @@ def build_hierarchical_linker_v1(
         random=random,
         uses_gazetteer=gazetteer,
         # These are set together with the network.
-        gazetteer=Gazetteer.empty(),
+        gazetteer=Gazetteer(),
         inventory=Inventory(),
     )
 
