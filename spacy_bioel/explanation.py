@@ -336,19 +336,17 @@ def _get_declared(fact: str, read: Callable[[Any, str], Any], span: Span) -> Any
     return read(facts[fact], span.doc.text) if fact in facts else None
 
 
-_GETTERS: dict[str, Callable[[Span], Any]] = {
-    "concept_id": _get_concept_id,
-    "cui": _get_concept_id,
-    "cuis": _get_cuis,
-    "candidates": _get_candidates,
-    "explanation": explain_span,
-}
-
-
 @cache  # the same getters each time, because `register_extensions` compares them by identity
 def extension_getters() -> dict[str, Callable[[Span], Any]]:
     """Return the getters of the Span extensions, with those of declared facts."""
-    return _GETTERS | {
+    own: dict[str, Callable[[Span], Any]] = {
+        "concept_id": _get_concept_id,
+        "cui": _get_concept_id,
+        "cuis": _get_cuis,
+        "candidates": _get_candidates,
+        "explanation": explain_span,
+    }
+    return own | {
         name: partial(_get_declared, fact, read)
         for fact, declared in declared_facts().items()
         for name, read in declared.extensions.items()

@@ -165,8 +165,6 @@ def config_errors(where: object) -> Iterator[None]:
     """
     try:
         yield
-    except BioelError:
-        raise
     except ConfigValidationError as error:
         wrong = []
         for item in error.errors or ({"msg": error.title},):
@@ -314,11 +312,9 @@ class Verification:
 
     def _add(self, folder: Path, check: Callable[[Path], object]) -> None:
         try:
-            has_manifest = check(folder) is not False
+            (self.without if check(folder) is False else self.whole).append(str(folder))
         except BioelError as error:
             self.failed[str(folder)] = str(error)
-        else:
-            (self.whole if has_manifest else self.without).append(str(folder))
 
 
 def verify_saved(path: Path) -> Verification:

@@ -101,10 +101,8 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
             # Ranked separately, so that these spans do not change the scores of found mentions.
             extended = _add_spans(batch, missing, considered, generator)
             hypothetical = decide(rank_candidates(extended, generator), generator)
-            for explanation in _explain_mentions(
-                generator, hypothetical, asked_for - found, considered
-            ):
-                mentions.append(replace(explanation, is_mention=False))
+            others = _explain_mentions(generator, hypothetical, asked_for - found, considered)
+            mentions += [replace(explanation, is_mention=False) for explanation in others]
     return Report(
         text=text,
         model=f"{nlp.meta['lang']}_{nlp.meta['name']} {nlp.meta['version']}",

@@ -38,8 +38,7 @@ class LinkOptions:
 
     def given(self) -> dict[str, Any]:
         """Return the options that do not have their defaults."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {f.name: values[f.name] for f in fields(self) if values[f.name] != f.default}
+        return {f.name: x for f in fields(self) if (x := getattr(self, f.name)) != f.default}
 
     def check(self, run: LinkRun) -> None:
         """Raise an error for options that do not go together, before anything is read."""

@@ -183,10 +183,8 @@ def _linked_rows(items: Golds | Links) -> list[OffsetsAndIds]:
 
 def _n_agreeing(rows: set[OffsetsAndIds], others: set[OffsetsAndIds]) -> int:
     """Count the rows that share their offsets and at least one id with a row in `others`."""
-    ids_by_offsets: dict[tuple[int, int], set[str]] = {}
-    for start, end, ids in others:
-        ids_by_offsets.setdefault((start, end), set()).update(ids)
-    return sum(not ids_by_offsets.get(row[:2], set()).isdisjoint(row[2]) for row in rows)
+    linked = {(start, end, id) for start, end, ids in others for id in ids}
+    return sum(any((start, end, id) in linked for id in ids) for start, end, ids in rows)
 
 
 def _overlap(a: OffsetsAndIds, b: OffsetsAndIds) -> int:

@@ -36,7 +36,7 @@ from spacy_bioel.evaluation.fit import (
     require_scipy,
     wrong_names,
 )
-from spacy_bioel.evaluation.protocols import Counts, Protocol, get_protocol
+from spacy_bioel.evaluation.protocols import Counts, get_protocol
 from spacy_bioel.evaluation.run import (
     DOCS_PER_BATCH,
     Predicted,
@@ -348,10 +348,6 @@ def digest_of(texts: Iterable[AnnotatedText]) -> str:
     return blake2b(b"".join(sorted(rows)), digest_size=8).hexdigest()
 
 
-def _protocols(steps: Iterable[Choice]) -> dict[str, Protocol]:
-    return dict(get_protocol(step.protocol) for step in steps)
-
-
 @contextmanager
 def _restored(nlp: Language) -> Iterator[None]:
     """Restore the weights and settings of a pipeline after a `with` block."""
@@ -376,8 +372,8 @@ def cross_fit(
 
     RETURNS (dict): Figures by protocol, as the steps name them, and metric; none for one document.
     """
-    nlp, texts, protocols = prepared.nlp, prepared.texts, _protocols(steps)
-    folds = document_folds(len(texts))
+    nlp, texts, folds = prepared.nlp, prepared.texts, document_folds(len(prepared.texts))
+    protocols = dict(get_protocol(step.protocol) for step in steps)
     links: Predicted = {rules.given_mentions: [[]] * len(texts) for rules in protocols.values()}
     for fold in track(folds, "Cross-fitting"):
         held_out = fold.held_out.tolist()
@@ -427,7 +423,7 @@ def tune_pipeline(nlp: Language, texts: Texts, *, track: Track = untracked) -> T
     steps = list(_steps(prepared, links=has_ids, track=track))
     cross_fitted = cross_fit(prepared, steps, track=track)
     chosen = [step.choose(range(len(texts))) for step in steps]
-    fitted = measure_pipeline(nlp, texts, _protocols(steps))
+    fitted = measure_pipeline(nlp, texts, dict(get_protocol(step.protocol) for step in steps))
     remarks = [] if len(texts) > 1 else ["there is only one document: nothing is cross-fitted"]
     tuned = []
     for step, settings in zip(steps, chosen, strict=True):

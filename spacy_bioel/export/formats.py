@@ -222,13 +222,11 @@ def writing_brat(folder: Path) -> Iterator[Write]:
         yield _without_failures(write)
 
 
-@contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
+def new_folder(folder: Path) -> AbstractContextManager[Path]:
     """Create a folder for the files of documents. RAISES BioelError: [B341] if it is not empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BioelError(Errors.B341.format(path=folder))
-    with replacing_folder(folder) as temporary:
-        yield temporary
+    return replacing_folder(folder)
 
 
 def file_name(id: str) -> str:
