@@ -163,8 +163,6 @@ class Batch:
 
     def without_parts(self) -> Batch:
         """Return only the mentions, with their candidates."""
-        if not self.n_parts:
-            return self
         names = ("spans", "queries", "owners", "probabilities", "candidates")
         columns: dict[str, Any] = {name: getattr(self, name)[: self.n_wholes] for name in names}
         return replace(self, **columns, n_parts=0)

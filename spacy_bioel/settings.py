@@ -25,9 +25,8 @@ BY_DICTIONARY, SPANS_AND_DICTIONARY = "dictionary", "spans+dictionary"
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
-NonEmpty = Annotated[str, Field(min_length=1)]
 _as_tuple = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
-NonEmptyStrings = Annotated[tuple[NonEmpty, ...], _as_tuple]
+NonEmptyStrings = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], _as_tuple]
 _Folders = Annotated[list[str], Field(min_length=1)]
 _GoldKey = Annotated[str, Field(description="Span group with the gold mentions, for training.")]
 

@@ -97,6 +97,7 @@ def split_composite(mention: str) -> list[tuple[str, ...]]:
     segments = _segments(mention if mention.islower() else _MEMBER_RANGE.sub(_members, mention))
     if len(segments) < 2:
         return []
+    segments = _with_whole_words(segments)
     first, last = segments[0], segments[-1]
     costs: dict[tuple[str, ...], float] = {}
     # There is no shared prefix if both parts start with the same word ("type 1 and type 2"), and no
@@ -162,14 +163,12 @@ def _segments(mention: str) -> list[list[str]]:
             del words[0]
         if words:
             segments.append(words)
-    return _with_whole_words(segments)
+    return segments
 
 
 def _with_whole_words(segments: list[list[str]]) -> list[list[str]]:
     """Complete words that share a part with another word: "B-" before "T-cell", "intra-" before
     "extrahepatic", "-6" after "IL-2", and "2" after "ERK1"."""
-    if len(segments) < 2:
-        return segments
     shared_end = _end_of_word(segments[-1][0])
     stem, hyphen, _ = segments[0][-1].rpartition("-")
     for words in segments[:-1]:

@@ -110,16 +110,11 @@ class RuleSet:
                 rules_of_fact[fact] = name
         self.fact_names = tuple(rules_of_fact)
         self.labels = {label for one in self.rules.values() for label in one.labels}
-        self._overriding: dict[str, list[NamedRules]] = {}
 
     def overriding(self, function: str) -> list[NamedRules]:
         """Return the (name, rules) pairs of the rule sets that override a function."""
-        if function not in self._overriding:
-            pairs, default = self.rules.items(), getattr(EntityRules, function)
-            self._overriding[function] = [
-                pair for pair in pairs if getattr(type(pair[1]), function) is not default
-            ]
-        return self._overriding[function]
+        pairs, default = self.rules.items(), getattr(EntityRules, function)
+        return [pair for pair in pairs if getattr(type(pair[1]), function) is not default]
 
     def with_knowledge(self, knowledge: LinkerKnowledge) -> RuleSet:
         return RuleSet({name: r.with_knowledge(knowledge) for name, r in self.rules.items()})

@@ -76,8 +76,7 @@ class Cache:
         """Return a cache with only the named value, or an empty cache if there is none."""
         cache = Cache()
         with self._lock:
-            if name in self._values:
-                cache._values[name] = self._values[name]
+            cache._values = {key: x for key, x in self._values.items() if key == name}
         return cache
 
 

@@ -100,11 +100,8 @@ class AliasTable:
 
     def concepts(self, kb: KnowledgeBase) -> ConceptsOfAliases:
         """Return the concepts of `names`, cached for as long as the knowledge base is open."""
-        if kb not in self._of_kbs:
-            self._of_kbs[kb] = self._concepts(kb)
-        return self._of_kbs[kb]
-
-    def _concepts(self, kb: KnowledgeBase) -> ConceptsOfAliases:
+        if (cached := self._of_kbs.get(kb)) is not None:
+            return cached
         counts_of_names = [self.counts[name] for name in self.names]
         sizes = np.array([len(ids) for ids in counts_of_names], dtype=np.int64)
         counts = np.array([n for ids in counts_of_names for n in ids.values()], dtype=np.float32)
@@ -115,7 +112,8 @@ class AliasTable:
         shares: FloatArray = np.divide(counts, np.repeat(totals, sizes))
         n = np.bincount(concepts[known], counts[known], len(kb))
         prior = np.log1p(n.astype(np.float32))
-        return ConceptsOfAliases(offsets, concepts[known], counts[known], shares[known], prior)
+        found = ConceptsOfAliases(offsets, concepts[known], counts[known], shares[known], prior)
+        return self._of_kbs.setdefault(kb, found)
 
     @cached_property
     def ngrams(self) -> NgramIndex:

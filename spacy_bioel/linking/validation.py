@@ -38,8 +38,7 @@ from spacy_bioel.settings import (
 from spacy_bioel.types import DBSNP
 
 _DOC_ENTS, _DOC_SPANS = "doc.ents", "doc.spans"
-_MAX_TYPES_SHOWN = 5
-_MAX_IDS_SHOWN = 5
+_MAX_SHOWN = 5  # types, and ids
 _MAX_IDS_TRIED = 1000  # gold ids to try a prefix on, and concepts to take prefixes from
 
 
@@ -149,7 +148,7 @@ def check_types(kb: KnowledgeBase, label_types: Mapping[str, Iterable[str]]) -> 
         return
     for label, types in label_types.items():
         if unknown := sorted(set(types) - known):
-            shown = sorted(known)[:_MAX_TYPES_SHOWN]
+            shown = sorted(known)[:_MAX_SHOWN]
             message = Warnings.W272.format(label=label, unknown=unknown, path=kb.where, known=shown)
             warnings.warn(message, stacklevel=2)
 
@@ -222,7 +221,7 @@ class KnownIds:
 
     def message(self, template: str, kb: KnowledgeBase, path: object) -> str:
         """Format error B077 or warning W340, which suggest what to change."""
-        first = ", ".join(f"{id:.40}" for id in self.missing[:_MAX_IDS_SHOWN])
+        first = ", ".join(f"{id:.40}" for id in self.missing[:_MAX_SHOWN])
         hint = "Correct the ids (--prefix adds a prefix), or choose another knowledge base (--kb)."
         if prefix := _likely_prefix(kb, self.missing):
             hint = f"They lack a prefix: try --prefix {prefix} (before training: in bioel convert)."

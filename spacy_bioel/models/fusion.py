@@ -23,8 +23,6 @@ _MIN_EQUIVALENT_PROBABILITY = 0.05
 _STANDARD_PREFIXES = {"MSH": "MESH", "UMLS": "", "UMLS_CUI": ""}
 _STANDARD_PREFIXES |= dict.fromkeys(("SCTID", "SNOMEDCT", "SNOMEDCT_US", "SNOMED_CT"), "SNOMED")
 
-_Identity = tuple[str, set[str]]  # a concept's id and cross-references, with standard prefixes
-
 
 @dataclass(frozen=True, eq=False)
 class Fusion:
@@ -168,24 +166,20 @@ def have_likelier_equivalents(
     different = np.unique(concepts[order])
     columns = zip(different.tolist(), kb.ids_of(different), kb.xrefs_of_all(different), strict=True)
     identities = {row: (standard_id(id), {*map(standard_id, xs)}) for row, id, xs in columns}
-    likelier: list[_Identity] = []
+    likelier: list[tuple[str, set[str]]] = []
     group = -1
     for row in order.tolist():
         if groups[row] != group:
             likelier, group = [], groups[row]
-        identity = identities[int(concepts[row])]
-        repeated[row] = any(_are_equivalent(identity, other) for other in likelier)
-        likelier.append(identity)
+        id, xrefs = identities[int(concepts[row])]
+        for other, other_xrefs in likelier:
+            # One refers to the other or, across vocabularies, both refer to a third.
+            if id in other_xrefs or other in xrefs:
+                repeated[row] = True
+            elif id.rpartition(":")[0] != other.rpartition(":")[0]:
+                repeated[row] |= not xrefs.isdisjoint(other_xrefs)
+        likelier.append((id, xrefs))
     return repeated
-
-
-def _are_equivalent(identity: _Identity, other: _Identity) -> bool:
-    """Return whether one refers to the other or, across vocabularies, both refer to a third."""
-    (id, xrefs), (other_id, other_xrefs) = identity, other
-    if id in other_xrefs or other_id in xrefs:
-        return True
-    is_other_vocabulary = id.rpartition(":")[0] != other_id.rpartition(":")[0]
-    return is_other_vocabulary and not xrefs.isdisjoint(other_xrefs)
 
 
 def standard_id(id: str) -> str:

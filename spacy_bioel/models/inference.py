@@ -456,7 +456,8 @@ def _layer_functions(layer: Model, quantized: bool) -> Layers:
     if kind == _CHAIN:
         return [function for part in layer.layers for function in _layer_functions(part, quantized)]
     if kind == _RESIDUAL:
-        return [partial(_residual, _layer_functions(layer.layers[0], quantized))]
+        inner = _layer_functions(layer.layers[0], quantized)
+        return [lambda x: np.add(y := _apply(inner, x), x, out=y)]
     if kind == _EXPAND_WINDOW:
         windows: Any = layer.ops.seq2col
         return [partial(windows, nW=layer.attrs["window_size"])]
@@ -464,7 +465,8 @@ def _layer_functions(layer: Model, quantized: bool) -> Layers:
         return [partial(layer_norm, gain=parameters[0], bias=parameters[1], epsilon=1e-8)]
     if kind == _MAXOUT:  # piece by piece
         weight, bias = (np.concatenate(p.swapaxes(0, 1)) for p in parameters)
-        return [partial(_maxout, maybe_quantized(weight, quantized), bias, layer.get_dim("nP"))]
+        matrix, n_pieces = maybe_quantized(weight, quantized), layer.get_dim("nP")
+        return [lambda x: reduce(np.maximum, np.split(linear(x, matrix, bias), n_pieces, axis=1))]
     return []  # dropout has no effect in inference
 
 
@@ -472,16 +474,6 @@ def _apply(functions: Sequence[ArrayFunction], x: FloatArray) -> FloatArray:
     for function in functions:
         x = function(x)
     return x
-
-
-def _residual(functions: Sequence[ArrayFunction], x: FloatArray) -> FloatArray:
-    y = _apply(functions, x)
-    return np.add(y, x, out=y)
-
-
-def _maxout(weight: Matrix, bias: FloatArray, n_pieces: int, x: FloatArray) -> FloatArray:
-    """Compute the maximum of several linear functions. weight: (n_pieces * width out, width in)."""
-    return reduce(np.maximum, np.split(linear(x, weight, bias), n_pieces, axis=1))
 
 
 def _unique_rows(features: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], IntArray]:

@@ -375,21 +375,18 @@ def _tables_to_bytes(model: NameEncoder) -> bytes:
 def _rebuild_rescnn(model: NameEncoder, tokenizer: Tokenizer, data: bytes) -> None:
     with reading_part(_EMBEDDINGS_FILE):
         tables = load(data)
-        _check_tables(tables, max_tokens=model.attrs["max_tokens"])
+        # Do the tables fit `FrozenEmbeddings`?
+        found = {name: table.shape for name, table in tables.items()}
+        n, width = found.get("words", (0, 0))
+        positions = model.attrs["max_tokens"], width
+        expected = {"words": (n, width), "positions": positions, "token_type": (width,)}
+        expected |= {"norm_weight": (width,), "norm_bias": (width,)}
+        if "scale" in found:  # the word embeddings are integers
+            expected["scale"] = (n, 1)
+        dtypes = {table.dtype for name, table in tables.items() if name != "words"}
+        if found != expected or dtypes != {np.dtype(np.float32)}:
+            raise ValueError(f"expected float32 of the shapes {expected}, found {found}")
     add_rescnn(model, tokenizer, tables)
-
-
-def _check_tables(tables: EmbeddingTables, *, max_tokens: int) -> None:
-    """Check types and shapes. RAISES ValueError: If the tables do not fit `FrozenEmbeddings`."""
-    found = {name: table.shape for name, table in tables.items()}
-    n, width = found.get("words", (0, 0))
-    expected = {"words": (n, width), "positions": (max_tokens, width), "token_type": (width,)}
-    expected |= {"norm_weight": (width,), "norm_bias": (width,)}
-    if "scale" in found:  # the word embeddings are integers
-        expected["scale"] = (n, 1)
-    dtypes = {table.dtype for name, table in tables.items() if name != "words"}
-    if found != expected or dtypes != {np.dtype(np.float32)}:
-        raise ValueError(f"expected float32 of the shapes {expected}, found {found}")
 
 
 def _rescnn_inference(model: NameEncoder) -> Infer:
