@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from math import exp, log1p
 
@@ -91,29 +91,21 @@ class NamedOrganisms:
 
     def in_sentence(self, offset: int) -> tuple[set[str], set[str]]:
         """Return the likely organisms before and after an offset, in the same sentence."""
-        places = self._organisms_in(self.sentence_at(offset))
+        places = self.organisms_in(self.sentence_at(offset))
         middle = bisect_right(self.ends, offset)
         before = {id for id, (first, _) in places.items() if first < middle}
         return before, {id for id, (_, last) in places.items() if last >= middle}
 
-    def sentence_before(self, offset: int) -> Collection[str]:
-        """Return the likely organisms in the sentence before that at an offset."""
-        sentence = self.sentence_at(offset) - 1
-        return self._organisms_in(sentence) if sentence >= 0 else ()
-
-    def _organisms_in(self, sentence: int) -> dict[str, tuple[int, int]]:
-        if sentence not in self._first_and_last:
-            self._first_and_last[sentence] = self._places_in(sentence)
-        return self._first_and_last[sentence]
-
-    def _places_in(self, sentence: int) -> dict[str, tuple[int, int]]:
+    def organisms_in(self, sentence: int) -> dict[str, tuple[int, int]]:
         """Return the first and the last place of each likely organism in a sentence."""
-        start, end = self._limits[sentence : sentence + 2]
-        likely, places = set(self.likely), dict[str, tuple[int, int]]()
-        for place in range(bisect_left(self.starts, start), bisect_left(self.starts, end)):
-            if (id := self.ids[place]) in likely:
-                places[id] = places.get(id, (place, place))[0], place
-        return places
+        if sentence not in self._first_and_last:
+            start, end = self._limits[sentence : sentence + 2]
+            likely, places = set(self.likely), dict[str, tuple[int, int]]()
+            for place in range(bisect_left(self.starts, start), bisect_left(self.starts, end)):
+                if (id := self.ids[place]) in likely:
+                    places[id] = places.get(id, (place, place))[0], place
+            self._first_and_last[sentence] = places
+        return self._first_and_last[sentence]
 
     def nearness(self, organism: str, offset: int) -> tuple[float, float]:
         """Return how near the last mention before an offset is, and the nearest one: 1 to 0."""
@@ -218,16 +210,14 @@ def organism_places(batch: Batch, owners: Iterable[int]) -> dict[int, list[Named
     an organism. In documents without mentions of organisms, these are found by their names."""
     texts = {owner: text_of(batch.docs[owner]) for owner in owners}
     places: dict[int, list[NamedPlace]] = {owner: [] for owner in texts}
-    marked = set[int]()
-    for index in range(batch.n_wholes):
-        span, owner = batch.spans[index], batch.owners[index]
-        best = next(iter(batch.candidates[index]), None)
-        if best is not None and best.score >= batch.nil_threshold and owner in places:
+    columns = batch.spans[: batch.n_wholes], batch.owners, batch.candidates
+    for span, owner, candidates in zip(*columns, strict=False):
+        best = next(iter(candidates), None)
+        if owner in places and best and best.score >= batch.nil_threshold:
             if best.id.startswith(ORGANISM):
-                marked.add(owner)
                 places[owner].append((span.start_char, span.end_char, best.id))
     for owner, text in texts.items():
-        found = places[owner] if owner in marked else organism_names(text)
+        found = places[owner] or organism_names(text)
         found = [place for place in found if not _is_experimental_system(text, *place[:2])]
         words = organism_words(text)
         ends = {end for _, end, _ in words}  # "flies" are fruit flies, also where they are linked

@@ -234,16 +234,16 @@ def _species_features(
     is_title = is_symbol and text[0].isupper() and text[1:].islower()  # "Tp53"
     is_upper = is_symbol and text.isupper()  # "TP53"
     is_lower = is_symbol and text.islower()  # "tp53"
-    previous = document.sentence_before(mention.start)
+    sentence = document.sentence_at(mention.start)
+    previous = document.organisms_in(sentence - 1) if sentence else ()
     n_people, has_variant, has_transgene = document.cues_at(mention.start)
     total, most = document.counts.total(), max(document.counts.values(), default=0)
-    names_zebrafish = ZEBRAFISH in document.counts
     has_prefix = ORGANISM_PREFIX.match(text) and not species_candidates.is_whole
     prefix = _ORGANISM_OF_PREFIX[text[0]] if has_prefix else ""
     organisms = [*species_candidates.genes, *document.likely, *species_candidates.always]
     for organism in dict.fromkeys(organisms):
         is_human = organism == HUMAN
-        is_fish_symbol = is_lower and names_zebrafish and organism == ZEBRAFISH
+        is_named_fish = organism == ZEBRAFISH and organism in document.counts
         # The counts exclude the mention itself.
         share = species_candidates.shares.get(organism, 0.0) * is_counted
         n_in_document = max(mention.in_document[""] - is_counted, 1)
@@ -259,8 +259,8 @@ def _species_features(
                 "upper": is_human and is_upper,
                 "title": is_human and is_title,
                 # Mouse and rat genes are written "Tp53", zebrafish genes "tp53".
-                "rodent": (is_title and organism in (MOUSE, RAT)) or is_fish_symbol,
-                "often": log1p(document.counts[organism]),  # how often it is mentioned
+                "rodent": (is_title and organism in (MOUSE, RAT)) or (is_lower and is_named_fish),
+                "often": log1p(n),  # how often it is mentioned
                 "heading": organism in document.in_title,
                 "before": organism == before,  # right before the mention: "mouse Brca1"
                 "last": organism == last,  # the last organism before the mention
@@ -280,7 +280,7 @@ def _species_features(
                 "near_before": near_before,
                 "nearest": nearest,
                 "previous": organism in previous,  # in the sentence before
-                "share": n / max(total, 1),
+                "share": n / (total or 1),
                 "most": n == most > 0,
                 "only": n == total > 0,
                 "spelled": organism in mention.spelled,
