@@ -165,6 +165,8 @@ def config_errors(where: object) -> Iterator[None]:
     """
     try:
         yield
+    except BioelError:
+        raise
     except ConfigValidationError as error:
         wrong = []
         for item in error.errors or ({"msg": error.title},):

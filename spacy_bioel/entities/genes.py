@@ -178,8 +178,7 @@ class Genes(EntityRules):
             for organism, probability in organisms:
                 genes: Sequence[Candidate] = found.genes.get(organism, ())
                 if genes and probability > _MIN_ORGANISM_PROBABILITY and is_known(kb, genes[0].id):
-                    is_human = organism == HUMAN
-                    genes = resolver.resolve(genes, text, is_human, document, long_form)
+                    genes = resolver.resolve(genes, text, organism == HUMAN, document, long_form)
                 scored += [replace(c, score=round(c.score * probability, 4)) for c in genes]
             rescored[index] = [*scored, *found.others]
         results = list(batch.candidates)
@@ -194,11 +193,10 @@ class Genes(EntityRules):
     def explain(self, batch: Batch) -> list[str]:
         assert self.knowledge is not None
         texts = [text_of(doc) for doc in batch.docs]
-        organisms: dict[int, dict[str, list[str]]] = {}
+        organisms = defaultdict[int, dict[str, list[str]]](dict)
         for owner, places in organism_places(batch, range(len(texts))).items():
-            words_of = organisms.setdefault(owner, {})
             for start, end, id in places:
-                words_of.setdefault(id, []).append(texts[owner][start:end])
+                organisms[owner].setdefault(id, []).append(texts[owner][start:end])
         sentences = []
         for span, link, owner in zip(batch.spans, batch.links, batch.owners, strict=True):
             kb = self.knowledge.kb_of(span.label_)
