@@ -152,10 +152,10 @@ def organism_table(
     # The number of gene mentions by organism in each document and sentence, with the total under
     # "", and the organisms right before each occurrence of a string in a document.
     counts: dict[object, Counter[str]] = defaultdict(Counter)
-    firsts = {found[0].id for one in genes.values() for found in one.genes.values() if found}
-    known = [(id, row) for id in sorted(firsts) if (row := kb.find(id)) >= 0]
-    preferred = kb.names.take(kb.preferred_rows(np.array([row for _, row in known], dtype=int)))
-    symbols = {id: name for (id, _), name in zip(known, preferred, strict=True)}
+    ids = sorted({c[0].id for one in genes.values() for c in one.genes.values() if c})
+    is_known = (rows_of_ids := kb.find_all(ids)) >= 0
+    preferred = kb.names.take(kb.preferred_rows(rows_of_ids[is_known]))
+    symbols = dict(zip(np.array(ids, dtype=object)[is_known].tolist(), preferred, strict=True))
     gene_mentions: dict[int, _GeneMention] = {}
     strings, wholes = batch.strings, _wholes(batch)
     for index, species_candidates in genes.items():
