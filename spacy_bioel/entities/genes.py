@@ -6,10 +6,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache
 from itertools import chain
 
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 
 from spacy_bioel.batch import Batch, Query
 from spacy_bioel.dictionary.unambiguous import (
@@ -20,7 +20,13 @@ from spacy_bioel.dictionary.unambiguous import (
 )
 from spacy_bioel.doc import long_forms, text_of, texts_of
 from spacy_bioel.entities import EntityRules, LinkerKnowledge
-from spacy_bioel.entities.homonyms import HomonymResolver, WordsOfDocument
+from spacy_bioel.entities.homonyms import (
+    Features,
+    HomonymResolver,
+    WordsOfDocument,
+    compact,
+    resolve_homonyms,
+)
 from spacy_bioel.entities.organism_genes import (
     ORTHOLOG_ORGANISMS,
     add_organism_genes,
@@ -164,23 +170,25 @@ class Genes(EntityRules):
     def rescore(self, batch: Batch) -> list[tuple[Candidate, ...]]:
         """Multiply scores by the organism's probability; concepts without organisms keep theirs."""
         assert self.knowledge is not None
-        rescored: dict[int, list[Candidate]] = {}
         genes_of, table = genes_and_organisms(batch, self.knowledge, orthologs=self.other_organisms)
+        groups, features = list[tuple[int, float, Sequence[Candidate], bool]](), list[Features]()
         words = cache(lambda owner: WordsOfDocument(text_of(batch.docs[owner])))
-        is_known = cache(lambda kb, id: kb.find(id) >= 0)
         for index, organisms in score_species(table):
-            found, span, owner = genes_of[index], batch.spans[index], batch.owners[index]
-            kb, text = self.knowledge.kb_of(span.label_), span.text
-            forms = long_forms(batch.docs[owner])
-            long_form = forms.at(span.start_char, text) or text * (text in forms.values())
-            resolver, document = self._resolver_of(kb), partial(words, owner)
-            scored = []
-            for organism, probability in organisms:
-                genes: Sequence[Candidate] = found.genes.get(organism, ())
-                if genes and probability > _MIN_ORGANISM_PROBABILITY and is_known(kb, genes[0].id):
-                    genes = resolver.resolve(genes, text, organism == HUMAN, document, long_form)
-                scored += [replace(c, score=round(c.score * probability, 4)) for c in genes]
-            rescored[index] = [*scored, *found.others]
+            span, owner = batch.spans[index], batch.owners[index]
+            resolver = self._resolver_of(self.knowledge.kb_of(span.label_))
+            evidence = compact_spellings(span.text), long_form_of(batch.docs[owner], span)
+            for organism, p in organisms:
+                genes: Sequence[Candidate] = genes_of[index].genes.get(organism, ())
+                is_likely = bool(genes) and p > _MIN_ORGANISM_PROBABILITY
+                is_compared = is_likely and resolver.kb.find(genes[0].id) >= 0
+                groups.append((index, p, genes, is_compared))
+                for gene in genes if is_compared else ():
+                    features.append(resolver.features(gene, words(owner), *evidence))
+        resolved = iter(resolve_homonyms([genes for *_, genes, yes in groups if yes], features))
+        rescored = {index: list(genes_of[index].others) for index, *_ in groups}
+        for index, p, genes, is_compared in groups:
+            compared = next(resolved) if is_compared else genes
+            rescored[index] += [replace(c, score=round(c.score * p, 4)) for c in compared]
         results = list(batch.candidates)
         for index, ranked in zip(rescored, best_first(rescored.values()), strict=True):
             results[index] = ranked
@@ -282,6 +290,18 @@ def other_spellings(name: str) -> list[str]:
                 joined = words[i - 1] + words[i]
                 spellings.append(" ".join([*words[: i - 1], joined, *words[i + 1 :]]))
     return [spelling for spelling in dict.fromkeys(spellings) if len(spelling) > 1]
+
+
+@lru_cache(maxsize=1 << 14)
+def compact_spellings(name: str) -> frozenset[str]:
+    """Return the spellings of a gene name without spaces and hyphens."""
+    return frozenset(map(compact, (name, *other_spellings(name))))
+
+
+def long_form_of(doc: Doc, span: Span) -> str:
+    """Return what a document defines a span as, or the span's text if it is a long form, or ""."""
+    forms, text = long_forms(doc), span.text
+    return forms.at(span.start_char, text) or text * (text in forms.values())
 
 
 def queries_of_genes(batch: Batch, knowledge: LinkerKnowledge) -> list[Query]:

@@ -1,9 +1,10 @@
-"""Fit the weights of species assignment: spacy_bioel/assets/species_assignment.json.
+"""Fit the weights of genes: assets/species_assignment.json and homonyms.json of spacy_bioel.
 
-The weights are fitted on training documents of corpora that the project has fetched, with the
+They are the weights of the organism of a gene, and of the genes of an organism that share a name,
+fitted on training documents of corpora that the project has fetched, with the
 bundled genes, the organisms and cell lines that the starter finds, and an alias table from other
 documents. Few documents of corpora have genes of several organisms, so paragraphs that were written
-for this project, training/assets/mixed_organisms.jsonl, count several times.
+for this project, training/assets/mixed_organisms.jsonl, count several times for organisms.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from specs import find_split
 
 import spacy_bioel
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.doc import add_gold
-from spacy_bioel.entities.genes import genes_and_organisms
+from spacy_bioel.doc import add_gold, text_of
+from spacy_bioel.entities.genes import compact_spellings, genes_and_organisms, long_form_of
+from spacy_bioel.entities.homonyms import HOMONYM_FEATURES, HomonymResolver, WordsOfDocument
 from spacy_bioel.entities.species import SPECIES_FEATURES
 from spacy_bioel.evaluation.fit import Development, fit_fusion, merge_development
 from spacy_bioel.linking.evidence import AliasTable
@@ -38,11 +40,12 @@ ASSETS = Path("spacy_bioel") / "assets"
 MIXED = Path("training") / "assets" / "mixed_organisms.jsonl"
 _MIXED_COUNT = 3  # how often each of its mentions counts
 _N_HIDDEN, _L2 = 8, 0.005
+_HOMONYM_L2 = 0.001
 
 
 def fit(
     corpora: list[str],
-    output: Annotated[Path, typer.Option()] = ASSETS / "species_assignment.json",
+    output: Annotated[Path, typer.Option(help="A folder.")] = ASSETS,
 ) -> None:
     """Fit on the documents of these corpora, and on the paragraphs."""
     nlp = spacy_bioel.load()
@@ -55,19 +58,26 @@ def fit(
     linker: Any = nlp.get_pipe("bioel_linker")
     linker.cfg["mentions"] = "spans"
     starter_counts = linker.alias_table.counts
-    parts = []
+    parts, homonyms = list[Development](), list[Development]()
     for fifth in range(FIFTHS):
         # The alias table must not contain the gold genes of the fifth that is measured.
         linker.alias_table = AliasTable(_without_genes(starter_counts))
         others = (_gold(nlp, text) for text in texts.values() if fifth_of(text.id) != fifth)
         linker.count_mentions(Example(doc, doc) for doc in others)
-        held_out = [text for text in texts.values() if fifth_of(text.id) == fifth]
-        parts.append(_development(nlp, linker, held_out))
-    mixed = _development(nlp, linker, list(read_texts(MIXED, prefix="")))
+        batch = _ranked(nlp, linker, [t for t in texts.values() if fifth_of(t.id) == fifth])
+        parts.append(_organisms(linker, batch))
+        homonyms.append(_homonyms(linker, batch))
+    mixed = _organisms(linker, _ranked(nlp, linker, list(read_texts(MIXED, prefix=""))))
     parts += [mixed] * _MIXED_COUNT
     development = merge_development([*parts, *map(_of_human_genes, [*parts[:2], mixed])])
-    fitted = fit_fusion(development, n_hidden=_N_HIDDEN, l2=_L2)
-    output.write_text(json.dumps(fitted.to_json(SPECIES_FEATURES)) + "\n", encoding="utf8")
+    organisms = fit_fusion(development, n_hidden=_N_HIDDEN, l2=_L2)
+    genes = fit_fusion(merge_development(homonyms), n_hidden=0, l2=_HOMONYM_L2)
+    for name, fitted, features in (
+        ("species_assignment.json", organisms, SPECIES_FEATURES),
+        ("homonyms.json", genes, HOMONYM_FEATURES),
+    ):
+        weights = json.dumps(fitted.to_json(features))
+        (output / name).write_text(weights + "\n", encoding="utf8")
 
 
 def _without_genes(counts: dict[str, Counter[str]]) -> dict[str, dict[str, int]]:
@@ -85,8 +95,8 @@ def _gold(nlp: Any, text: AnnotatedText) -> Doc:
     return doc
 
 
-def _development(nlp: Any, linker: Any, texts: Sequence[AnnotatedText]) -> Development:
-    """Return candidate species of gold genes; other mentions are those of the detector."""
+def _ranked(nlp: Any, linker: Any, texts: Sequence[AnnotatedText]) -> Any:
+    """Return the batch of gold genes with candidates; other mentions are those of the detector."""
     docs = []
     for doc, text in zip(
         nlp.pipe((t.text for t in texts), disable=[linker.name]), texts, strict=True
@@ -97,10 +107,13 @@ def _development(nlp: Any, linker: Any, texts: Sequence[AnnotatedText]) -> Devel
         marked = [Span(doc, *offsets, GENE, kb_id=id) for offsets, id in gold.items()]
         doc.spans["bioel"] = [*detected, *marked]
         docs.append(doc)
-    generator = linker.generator
-    batch = rank_candidates(linker.find(docs), generator)
-    batch = replace(batch, nil_threshold=linker.cfg["nil_threshold"])
-    _, table = genes_and_organisms(batch, generator)
+    batch = rank_candidates(linker.find(docs), linker.generator)
+    return replace(batch, nil_threshold=linker.cfg["nil_threshold"])
+
+
+def _organisms(linker: Any, batch: Any) -> Development:
+    """Return the candidate organisms of gold genes."""
+    _, table = genes_and_organisms(batch, linker.generator)
     rows: dict[int, list[int]] = defaultdict(list)
     for row, number in enumerate(table.mention.tolist()):
         rows[number].append(row)
@@ -111,6 +124,35 @@ def _development(nlp: Any, linker: Any, texts: Sequence[AnnotatedText]) -> Devel
         list(right.values()),
         [batch.strings[number] for number in right],
         [batch.owners[number] for number in right],
+    )
+
+
+def _homonyms(linker: Any, batch: Any) -> Development:
+    """Return the candidates of gold genes from the right organism."""
+    kb, resolver = linker.kb, HomonymResolver(linker.kb)
+    genes_of, _ = genes_and_organisms(batch, linker.generator)
+    features, right, numbers = list[Any](), list[Any](), list[int]()
+    for number, found in genes_of.items():
+        span, owner = batch.spans[number], batch.owners[number]
+        ids = span.kb_id_.split("|")
+        concept = kb.find(ids[0])
+        organism = next((t for t in kb.types_of(concept) if concept >= 0), "")
+        genes = found.genes.get(organism, ())
+        if number >= batch.n_wholes or not genes or kb.find(genes[0].id) < 0:
+            continue
+        document = WordsOfDocument(text_of(batch.docs[owner]))
+        long_form = long_form_of(batch.docs[owner], span)
+        evidence = compact_spellings(span.text), long_form
+        features += [resolver.features(c, document, *evidence) for c in genes]
+        right.append(np.array([c.id in ids for c in genes]))
+        numbers.append(number)
+    first = np.cumsum([0, *map(len, right)])
+    return Development(
+        np.array(features, np.float32),
+        list(map(np.arange, first, first[1:])),
+        right,
+        [batch.strings[number] for number in numbers],
+        [batch.owners[number] for number in numbers],
     )
 
 
