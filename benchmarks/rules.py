@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spacy_bioel.entities import species, usual_names, variant_grammar
+from spacy_bioel.entities import homonyms, species, usual_names, variant_grammar
 from spacy_bioel.entities.variant_grammar import REWRITES, VARIANT_FORMS
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.text.normalize import normalize_name
@@ -68,10 +68,13 @@ def _variants(text: str) -> list[Any]:
     return [(place, variant_grammar.read_variant(text, *place)) for place in places]
 
 
-def _weights_without(feature: str) -> Callable[[], Fusion]:
-    weights = species.default_weights()
-    direct = np.where([name == feature for name in species.SPECIES_FEATURES], 0.0, weights.direct)
-    return lambda: replace(weights, direct=direct)
+def _without(
+    feature: str, features: Sequence[str], weights: Callable[[], Fusion]
+) -> Callable[[], Fusion]:
+    """Return the weights with 0 for a feature, also in the hidden layer."""
+    fitted, kept = weights(), np.array([name != feature for name in features])
+    hidden = fitted.hidden * kept[:, None]
+    return lambda: replace(fitted, direct=fitted.direct * kept, hidden=hidden)
 
 
 def _pattern_without(row: int) -> re.Pattern[str]:
@@ -124,17 +127,13 @@ RULES = [
          {"entities.organism_genes._is_named_gene": lambda *_: False}, GENES),
     Rule("genes of flies: alleles", 2, {"entities.organism_genes._ALLELE": _NEVER}, GENES),
     Rule("homonyms", 150,
-         {"entities.homonyms.HomonymResolver.resolve": lambda s, c, *_, **__: c}, FITTED_GENES),
-    Rule("homonyms: other names", 8, {"entities.homonyms._OTHER_NAME_WEIGHT": 0.0},
-         FITTED_GENES, evidence=True),
-    Rule("homonyms: words of longer names", 25,
-         {"entities.homonyms._LONG_NAME_WEIGHT": 0.0}, FITTED_GENES, evidence=True),
-    Rule("homonyms: names of homologs", 8, {"entities.homonyms._HOMOLOG_NAME_WEIGHT": 0.0},
-         FITTED_GENES, evidence=True),
-    Rule("homonyms: publications", 10, {"entities.homonyms._PUBLICATIONS_WEIGHT": 0.0},
-         FITTED_GENES, evidence=True),
-    Rule("homonyms: doubtful short names", 17,
-         {"entities.homonyms.HomonymResolver._is_doubtful": lambda *_: False}, FITTED_GENES),
+         {"entities.genes.resolve_homonyms": lambda genes, _: genes}, FITTED_GENES),
+    *(
+        Rule(f"homonyms: {feature}", 2,
+             {"entities.homonyms.homonym_weights": _without(
+                  feature, homonyms.HOMONYM_FEATURES, homonyms.homonym_weights)}, FITTED_GENES)
+        for feature in homonyms.HOMONYM_FEATURES
+    ),
     Rule("organisms by words", 28, {"entities.organisms.organism_words": _nothing}, GENES),
     Rule("organisms by words: species_words.json", 10,
          {"entities.organisms._organism_pattern": lambda: (_NEVER, [])}, GENES),
@@ -145,7 +144,8 @@ RULES = [
          GENES, evidence=True),
     *(
         Rule(f"species assignment: {feature}", 3,
-             {"entities.species.default_weights": _weights_without(feature)}, GENES)
+             {"entities.species.default_weights": _without(
+                  feature, species.SPECIES_FEATURES, species.default_weights)}, GENES)
         for feature in species.SPECIES_FEATURES
     ),
     Rule("chemicals: short forms in brackets", 95,

@@ -24,7 +24,6 @@ from spacy_bioel.entities.homonyms import (
     Features,
     HomonymResolver,
     WordsOfDocument,
-    compact,
     resolve_homonyms,
 )
 from spacy_bioel.entities.organism_genes import (
@@ -173,10 +172,12 @@ class Genes(EntityRules):
         genes_of, table = genes_and_organisms(batch, self.knowledge, orthologs=self.other_organisms)
         groups, features = list[tuple[int, float, Sequence[Candidate], bool]](), list[Features]()
         words = cache(lambda owner: WordsOfDocument(text_of(batch.docs[owner])))
-        for index, organisms in score_species(table):
+        species = list(score_species(table))
+        spellings_of = mention_spellings(batch, [index for index, _ in species])
+        for index, organisms in species:
             span, owner = batch.spans[index], batch.owners[index]
             resolver = self._resolver_of(self.knowledge.kb_of(span.label_))
-            evidence = compact_spellings(span.text), long_form_of(batch.docs[owner], span)
+            evidence = span.text, spellings_of[index], long_form_of(batch.docs[owner], span)
             for organism, p in organisms:
                 genes: Sequence[Candidate] = genes_of[index].genes.get(organism, ())
                 is_likely = bool(genes) and p > _MIN_ORGANISM_PROBABILITY
@@ -292,12 +293,6 @@ def other_spellings(name: str) -> list[str]:
     return [spelling for spelling in dict.fromkeys(spellings) if len(spelling) > 1]
 
 
-@lru_cache(maxsize=1 << 14)
-def compact_spellings(name: str) -> frozenset[str]:
-    """Return the spellings of a gene name without spaces and hyphens."""
-    return frozenset(map(compact, (name, *other_spellings(name))))
-
-
 def long_form_of(doc: Doc, span: Span) -> str:
     """Return what a document defines a span as, or the span's text if it is a long form, or ""."""
     forms, text = long_forms(doc), span.text
@@ -309,7 +304,7 @@ def queries_of_genes(batch: Batch, knowledge: LinkerKnowledge) -> list[Query]:
     spellings, and the symbols of the genes with these names."""
     queries = list(batch.queries)
     for kb, indices in _genes_by_kb(batch, knowledge).items():
-        spellings_of = _mention_spellings(batch, indices)
+        spellings_of = mention_spellings(batch, indices)
         spellings = list(dict.fromkeys(chain.from_iterable(spellings_of.values())))
         rows = kb.lookup_names(spellings)
         indptr, concepts, _ = kb.concepts_of_names(rows)
@@ -361,7 +356,7 @@ def _orthologs_in(
             organisms[owner] = ids
     for kb, indices in _genes_by_kb(batch, knowledge).items():
         in_documents = [i for i in indices if batch.owners[i] in organisms]
-        for index, spellings in _mention_spellings(batch, in_documents).items():
+        for index, spellings in mention_spellings(batch, in_documents).items():
             others = list(batch.candidates[index])
             found = genes_of.get(index) or SpeciesCandidates(always=[HUMAN], others=others)
             tables = orthologs_of(kb, organisms[batch.owners[index]])
@@ -389,7 +384,7 @@ def _species_candidates_in(
     kb: KnowledgeBase, batch: Batch, indices: Sequence[int], knowledge: LinkerKnowledge
 ) -> dict[int, SpeciesCandidates]:
     """Return the candidates by organism for mentions that may be genes in a knowledge base."""
-    spellings_of = _mention_spellings(batch, indices)
+    spellings_of = mention_spellings(batch, indices)
     spellings = list(dict.fromkeys(chain.from_iterable(spellings_of.values())))
     rows = kb.lookup_names(spellings).tolist()
     known = {spelling for spelling, row in zip(spellings, rows, strict=True) if row >= 0}
@@ -447,7 +442,7 @@ def _add_genes_by_symbol(
             candidates_of[key].add(same, organism_of, by_symbol=True)
 
 
-def _mention_spellings(batch: Batch, indices: Sequence[int]) -> dict[int, tuple[str, ...]]:
+def mention_spellings(batch: Batch, indices: Sequence[int]) -> dict[int, tuple[str, ...]]:
     """Return the normalised spellings to look up for each of these mentions, best first."""
     shorts: dict[tuple[int, str], dict[str, None]] = defaultdict(dict)
     for owner in {batch.owners[index] for index in indices}:

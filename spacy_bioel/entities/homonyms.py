@@ -11,7 +11,7 @@ by training/scripts/gene_evidence.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from math import log
@@ -29,9 +29,10 @@ from spacy_bioel.types import Candidate
 # Evidence for a gene, in the order of the weights (see `HomonymResolver.features`).
 HOMONYM_FEATURES = (
     "score", "other_name", "words", "homologs", "homolog_name", "publications", "symbol",
-    "short_name", "defined_otherwise",
+    "one_word", "defined_otherwise", "short",
 )  # fmt: skip
 _LOWEST_SCORE = 1e-4  # scores are rounded, and may be 0
+_MAX_SHORT = 3  # characters of a short name
 _MIN_OTHER_NAME_LENGTH = 3
 _ALPHANUMERIC = re.compile(r"[a-z0-9]+")
 _PIECE = re.compile(r"[^\s/()\[\],;]+")
@@ -64,7 +65,7 @@ class WordsOfDocument:
 
     def __init__(self, text: str) -> None:
         self.stems = _stems_of(text)
-        self.short = {compact(piece): piece for piece in [*text.split(), *_PIECE.findall(text)]}
+        self.short = {_compact(piece): piece for piece in [*text.split(), *_PIECE.findall(text)]}
 
 
 class HomonymResolver:
@@ -75,24 +76,32 @@ class HomonymResolver:
         self._names_of = lru_cache(maxsize=1 << 14)(self._read_names)
 
     def features(
-        self, gene: Candidate, document: WordsOfDocument, spellings: Set[str], long_form: str
+        self,
+        gene: Candidate,
+        document: WordsOfDocument,
+        mention: str,
+        spellings: tuple[str, ...],
+        long_form: str,
     ) -> Features:
         """Return the evidence in a document for a candidate, in the order of `HOMONYM_FEATURES`.
 
-        spellings (Set[str]): Spellings of the mention, as `compact` returns them.
+        spellings (tuple[str, ...]): Normalised spellings of the mention.
         long_form (str): What the mention is defined as; "" if it is not.
         """
         names, stems = self._names_of(gene.id), _stems_of(long_form)
+        short, own_stems = _forms_of(spellings)
+        others = names.stems - own_stems
         return (
             log(max(gene.score, _LOWEST_SCORE)),
-            not document.short.keys().isdisjoint(names.short - spellings),
-            len(names.stems & document.stems) / max(len(names.stems), 1),
+            not document.short.keys().isdisjoint(names.short - short),
+            (len(others & document.stems) + 0.5) / (len(others) + 2),  # few words say little
             bool(names.homolog_names),
-            not names.homolog_names.isdisjoint(spellings),
+            not names.homolog_names.isdisjoint(short),
             names.publications,
-            names.symbol in spellings,
-            not names.short.isdisjoint(spellings),
+            names.symbol in short,
+            not names.short.isdisjoint(short),
             bool(stems) and stems.isdisjoint(names.stems),
+            len(mention) <= _MAX_SHORT,
         )
 
     def genes_of(self, *names: str) -> list[str]:
@@ -106,7 +115,7 @@ class HomonymResolver:
 
     def other_name(self, id: str, mention: str, document: WordsOfDocument) -> str:
         """Return another one-word name that the document uses for a gene, or ""."""
-        others = (self._names_of(id).short - {compact(mention)}) & document.short.keys()
+        others = (self._names_of(id).short - {_compact(mention)}) & document.short.keys()
         return document.short[min(others)] if others else ""
 
     def _read_names(self, id: str) -> _GeneNames:
@@ -117,13 +126,13 @@ class HomonymResolver:
         _, name_rows = kb.names_of_all(concepts[is_preferred & (concepts != row)])
         homolog_names = kb.names.take(name_rows)
         names = dict.fromkeys([*gene_names, *homolog_names])
-        short = {compact(name) for name in names if " " not in name} - everyday_words()
-        symbol = compact(gene_names[0])
+        short = {_compact(name) for name in names if " " not in name} - everyday_words()
+        symbol = _compact(gene_names[0])
         return _GeneNames(
             symbol,
             _publications().get(symbol, 0.0),
             frozenset(s for s in short if len(s) >= _MIN_OTHER_NAME_LENGTH and not s.isdigit()),
-            frozenset(map(compact, homolog_names)),
+            frozenset(map(_compact, homolog_names)),
             frozenset().union(*map(_stems_of, names)),
         )
 
@@ -148,13 +157,18 @@ def homonym_weights() -> Fusion:
     return Fusion.from_json(weights, HOMONYM_FEATURES)
 
 
+@lru_cache(maxsize=1 << 14)
+def _forms_of(spellings: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return spellings as one-word names, and the stems of their words."""
+    return frozenset(map(_compact, spellings)), _stems_of(" ".join(spellings))
+
+
 def _stems_of(text: str) -> frozenset[str]:
     words = set(_ALPHANUMERIC.findall(text.lower())) - _FUNCTION_WORDS
     return frozenset(map(stem_of, words))
 
 
-def compact(name: str) -> str:
-    """Return the letters and digits of a name, in lower case."""
+def _compact(name: str) -> str:
     return _NON_ALPHANUMERIC.sub("", name).lower()
 
 

@@ -4,7 +4,7 @@ Many organisms have genes with the same symbol. Curators choose between them by 
 the document mentions, how often and how near ("human BRCA1"), by words for people and cell lines,
 by the spelling of the symbol (TP53, Tp53), and by the other genes in the document. SR4GN works in
 the same way (Wei et al. 2012, https://doi.org/10.1371/journal.pone.0038460). The weights are fitted
-by training/scripts/species_assignment.py.
+by training/scripts/gene_evidence.py.
 """
 
 from __future__ import annotations

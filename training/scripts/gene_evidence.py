@@ -1,9 +1,8 @@
 """Fit the weights of genes: assets/species_assignment.json and homonyms.json of spacy_bioel.
 
-They are the weights of the organism of a gene, and of the genes of an organism that share a name,
-fitted on training documents of corpora that the project has fetched, with the
-bundled genes, the organisms and cell lines that the starter finds, and an alias table from other
-documents. Few documents of corpora have genes of several organisms, so paragraphs that were written
+The weights for the organism of a gene, and for genes of one organism that share a name, are fitted
+on documents of corpora that the project has fetched, with the bundled genes, the organisms and cell
+lines that the starter finds, and an alias table from other documents. Few documents of corpora have genes of several organisms, so paragraphs that were written
 for this project, training/assets/mixed_organisms.jsonl, count several times for organisms.
 """
 
@@ -27,7 +26,7 @@ from specs import find_split
 import spacy_bioel
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.doc import add_gold, text_of
-from spacy_bioel.entities.genes import compact_spellings, genes_and_organisms, long_form_of
+from spacy_bioel.entities.genes import genes_and_organisms, long_form_of, mention_spellings
 from spacy_bioel.entities.homonyms import HOMONYM_FEATURES, HomonymResolver, WordsOfDocument
 from spacy_bioel.entities.species import SPECIES_FEATURES
 from spacy_bioel.evaluation.fit import Development, fit_fusion, merge_development
@@ -131,18 +130,20 @@ def _homonyms(linker: Any, batch: Any) -> Development:
     """Return the candidates of gold genes from the right organism."""
     kb, resolver = linker.kb, HomonymResolver(linker.kb)
     genes_of, _ = genes_and_organisms(batch, linker.generator)
+    spellings_of = mention_spellings(batch, list(genes_of))
     features, right, numbers = list[Any](), list[Any](), list[int]()
     for number, found in genes_of.items():
         span, owner = batch.spans[number], batch.owners[number]
         ids = span.kb_id_.split("|")
         concept = kb.find(ids[0])
-        organism = next((t for t in kb.types_of(concept) if concept >= 0), "")
+        types = kb.types_of(concept) if concept >= 0 else ()
+        organism = next((t for t in types if t.startswith(ORGANISM)), "")
         genes = found.genes.get(organism, ())
         if number >= batch.n_wholes or not genes or kb.find(genes[0].id) < 0:
             continue
         document = WordsOfDocument(text_of(batch.docs[owner]))
         long_form = long_form_of(batch.docs[owner], span)
-        evidence = compact_spellings(span.text), long_form
+        evidence = span.text, spellings_of[number], long_form
         features += [resolver.features(c, document, *evidence) for c in genes]
         right.append(np.array([c.id in ids for c in genes]))
         numbers.append(number)
