@@ -2,8 +2,9 @@
 
 The weights for the organism of a gene, and for genes of one organism that share a name, are fitted
 on documents of corpora that the project has fetched, with the bundled genes, the organisms and cell
-lines that the starter finds, and an alias table from other documents. Few documents of corpora have genes of several organisms, so paragraphs that were written
-for this project, training/assets/mixed_organisms.jsonl, count several times for organisms.
+lines that the starter finds, and an alias table from other documents. Few documents of corpora have
+genes of several organisms, so paragraphs that were written for this project,
+training/assets/mixed_organisms.jsonl, count several times for organisms.
 """
 
 from __future__ import annotations
