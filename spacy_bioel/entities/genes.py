@@ -15,7 +15,6 @@ from spacy_bioel.batch import Batch, Query
 from spacy_bioel.dictionary.unambiguous import (
     annotation_counts,
     common_words,
-    other_short_forms,
     why_not_name,
 )
 from spacy_bioel.doc import long_forms, text_of, texts_of
@@ -48,8 +47,6 @@ from spacy_bioel.entities.species import (
 from spacy_bioel.entities.usual_names import (
     add_proteins,
     add_usual_names,
-    is_beside_gene_words,
-    usual_names,
     usual_queries,
 )
 from spacy_bioel.found import FoundSpans
@@ -74,7 +71,6 @@ _GENETICS_WORDS = re.compile(
 # not "met".
 _MIN_ANNOTATION_RATE = 0.9
 _EVERYDAY_WORD = "an everyday word, in a text that does not mention genes"
-_NO_GENE = "a short form that means something else"
 _MIN_ORGANISM_PROBABILITY = 0.01  # of an organism, so that its genes are compared
 
 
@@ -102,41 +98,11 @@ class Genes(EntityRules):
         has_usual_names = self.usual_names and HUMAN in kb.type_names
         for doc, of_doc in zip(docs, spans, strict=True):
             of_doc.drop(self._everyday_words(doc, of_doc.spans), _EVERYDAY_WORD)
-            of_doc.drop(self._other_meanings(doc, of_doc.spans), _NO_GENE)
             if has_usual_names:
                 add_usual_names(doc, of_doc)
             add_proteins(doc, of_doc, kb)
             if self.other_organisms:
                 add_organism_genes(doc, of_doc, kb)
-
-    def _other_meanings(self, doc: Doc, spans: list[ScoredSpan]) -> set[ScoredSpan]:
-        """Return short forms that the document defines as something else, or that mostly mean
-        something else and have neither words for genes beside them nor another name of the gene.
-        """
-        assert self.knowledge is not None
-        text, forms = text_of(doc), long_forms(doc)
-        resolver = self._resolver_of(self.knowledge.vocabularies[GENE].kb)
-        genes = [span for span in spans if span[2] == GENE]
-        names = texts_of(doc, genes)
-        dropped, doubtful = set[ScoredSpan](), defaultdict[str, list[ScoredSpan]](list)
-        for span, name in zip(genes, names, strict=True):
-            if span[3] == 1:
-                continue
-            if long_form := forms.at(doc[span[0]].idx, name):
-                usual = usual_names().get(name)
-                ids = resolver.genes_of(normalize_name(name), *(usual.symbols if usual else ()))
-                if ids and long_form not in names and resolver.is_no_gene(ids, long_form):
-                    dropped.add(span)
-            elif name in other_short_forms():
-                doubtful[name].append(span)
-        words = WordsOfDocument(text) if doubtful else None
-        for name, of_name in doubtful.items():
-            starts = [doc[span[0]].idx for span in of_name]
-            ids = resolver.genes_of(normalize_name(name))
-            if not any(is_beside_gene_words(text, start, start + len(name)) for start in starts):
-                if words and not any(resolver.other_name(id, name, words) for id in ids):
-                    dropped.update(of_name)
-        return dropped
 
     def _everyday_words(self, doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
         """Return all genes if they are everyday words and the text does not mention genetics."""

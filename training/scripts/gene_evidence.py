@@ -13,6 +13,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +30,7 @@ from spacy_bioel.corpus import read_texts
 from spacy_bioel.doc import add_gold, text_of
 from spacy_bioel.entities.genes import genes_and_organisms, long_form_of, mention_spellings
 from spacy_bioel.entities.homonyms import HOMONYM_FEATURES, HomonymResolver, WordsOfDocument
-from spacy_bioel.entities.species import SPECIES_FEATURES
+from spacy_bioel.entities.species import SPECIES_FEATURES, score_species
 from spacy_bioel.evaluation.fit import Development, fit_fusion, merge_development
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.link import rank_candidates
@@ -39,8 +40,8 @@ from spacy_bioel.types import GENE, ORGANISM, AnnotatedText
 ASSETS = Path("spacy_bioel") / "assets"
 MIXED = Path("training") / "assets" / "mixed_organisms.jsonl"
 _MIXED_COUNT = 3  # how often each of its mentions counts
-_N_HIDDEN, _L2 = 8, 0.005
-_HOMONYM_L2 = 0.001
+_ORGANISMS = {"n_hidden": 8, "l2": 0.005}
+_HOMONYMS = {"n_hidden": 4, "l2": 0.002}
 
 
 def fit(
@@ -70,8 +71,8 @@ def fit(
     mixed = _organisms(linker, _ranked(nlp, linker, list(read_texts(MIXED, prefix=""))))
     parts += [mixed] * _MIXED_COUNT
     development = merge_development([*parts, *map(_of_human_genes, [*parts[:2], mixed])])
-    organisms = fit_fusion(development, n_hidden=_N_HIDDEN, l2=_L2)
-    genes = fit_fusion(merge_development(homonyms), n_hidden=0, l2=_HOMONYM_L2)
+    organisms = fit_fusion(development, **_ORGANISMS)
+    genes = fit_fusion(merge_development(homonyms), **_HOMONYMS)
     for name, fitted, features in (
         ("species_assignment.json", organisms, SPECIES_FEATURES),
         ("homonyms.json", genes, HOMONYM_FEATURES),
@@ -128,23 +129,27 @@ def _organisms(linker: Any, batch: Any) -> Development:
 
 
 def _homonyms(linker: Any, batch: Any) -> Development:
-    """Return the candidates of gold genes from the right organism."""
+    """Return the candidates of gold genes from the right organism or, for genes that the knowledge
+    base lacks, from the most probable organism: none of these is right."""
     kb, resolver = linker.kb, HomonymResolver(linker.kb)
-    genes_of, _ = genes_and_organisms(batch, linker.generator)
+    genes_of, table = genes_and_organisms(batch, linker.generator)
     spellings_of = mention_spellings(batch, list(genes_of))
     features, right, numbers = list[Any](), list[Any](), list[int]()
-    for number, found in genes_of.items():
+    for number, organisms in score_species(table):
         span, owner = batch.spans[number], batch.owners[number]
         ids = span.kb_id_.split("|")
-        concept = kb.find(ids[0])
-        types = kb.types_of(concept) if concept >= 0 else ()
-        organism = next((t for t in types if t.startswith(ORGANISM)), "")
-        genes = found.genes.get(organism, ())
-        if number >= batch.n_wholes or not genes or kb.find(genes[0].id) < 0:
+        if number >= batch.n_wholes or not span.kb_id_:
+            continue
+        if (concept := kb.find(ids[0])) >= 0:
+            likely = [t for t in kb.types_of(concept) if t.startswith(ORGANISM)]
+        else:
+            likely = [o for o, _ in sorted(organisms, key=itemgetter(1), reverse=True)]
+        found = genes_of[number].genes
+        genes = next((found[organism] for organism in likely if found.get(organism)), ())
+        if not genes or kb.find(genes[0].id) < 0:
             continue
         document = WordsOfDocument(text_of(batch.docs[owner]))
-        long_form = long_form_of(batch.docs[owner], span)
-        evidence = span.text, spellings_of[number], long_form
+        evidence = span.text, spellings_of[number], long_form_of(batch.docs[owner], span)
         features += [resolver.features(c, document, *evidence) for c in genes]
         right.append(np.array([c.id in ids for c in genes]))
         numbers.append(number)
