@@ -21,6 +21,7 @@ from spacy_bioel.doc import long_forms, text_of, texts_of
 from spacy_bioel.entities import EntityRules, LinkerKnowledge
 from spacy_bioel.entities.homonyms import (
     Features,
+    GeneMention,
     HomonymResolver,
     WordsOfDocument,
     resolve_homonyms,
@@ -143,14 +144,14 @@ class Genes(EntityRules):
         for index, organisms in species:
             span, owner = batch.spans[index], batch.owners[index]
             resolver = self._resolver_of(self.knowledge.kb_of(span.label_))
-            evidence = span.text, spellings_of[index], long_form_of(batch.docs[owner], span)
+            long_form = long_form_of(batch.docs[owner], span)
+            mention = GeneMention(span.text, spellings_of[index], long_form, words(owner))
             for organism, p in organisms:
                 genes: Sequence[Candidate] = genes_of[index].genes.get(organism, ())
                 is_likely = bool(genes) and p > _MIN_ORGANISM_PROBABILITY
                 is_compared = is_likely and resolver.kb.find(genes[0].id) >= 0
                 groups.append((index, p, genes, is_compared))
-                for gene in genes if is_compared else ():
-                    features.append(resolver.features(gene, words(owner), *evidence))
+                features += [resolver.features(gene, mention) for gene in genes if is_compared]
         resolved = iter(resolve_homonyms([genes for *_, genes, yes in groups if yes], features))
         rescored = {index: list(genes_of[index].others) for index, *_ in groups}
         for index, p, genes, is_compared in groups:

@@ -20,6 +20,7 @@ import numpy as np
 import srsly
 
 from spacy_bioel.dictionary.unambiguous import everyday_words
+from spacy_bioel.entities.species import is_named
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.models.fusion import Fusion, softmax_by_group
@@ -28,7 +29,7 @@ from spacy_bioel.types import Candidate
 
 # Evidence for a gene, in the order of the weights (see `HomonymResolver.features`).
 HOMONYM_FEATURES = (
-    "score", "other_name", "words", "homologs", "homolog_name", "publications", "symbol",
+    "score", "named", "other_name", "words", "homologs", "homolog_name", "publications", "symbol",
     "one_word", "defined_otherwise", "short",
 )  # fmt: skip
 _LOWEST_SCORE = 1e-4  # scores are rounded, and may be 0
@@ -68,6 +69,22 @@ class WordsOfDocument:
         self.short = {_compact(piece): piece for piece in [*text.split(), *_PIECE.findall(text)]}
 
 
+class GeneMention:
+    """A mention of a gene, as `HomonymResolver.features` compares it with names.
+
+    short, stems (frozenset[str]): Its spellings as one-word names; the stems of their words.
+    defined (frozenset[str]): The stems of what the mention is defined as.
+    is_short (bool): It has at most 3 characters.
+    """
+
+    def __init__(
+        self, text: str, spellings: Sequence[str], long_form: str, document: WordsOfDocument
+    ) -> None:
+        self.document, self.is_short = document, len(text) <= _MAX_SHORT
+        self.short = frozenset(map(_compact, spellings))
+        self.stems, self.defined = _stems_of(" ".join(spellings)), _stems_of(long_form)
+
+
 class HomonymResolver:
     """Reads the evidence for genes that share a name. Threads can share a resolver."""
 
@@ -75,43 +92,28 @@ class HomonymResolver:
         self.kb = kb
         self._names_of = lru_cache(maxsize=1 << 14)(self._read_names)
 
-    def features(
-        self,
-        gene: Candidate,
-        document: WordsOfDocument,
-        mention: str,
-        spellings: tuple[str, ...],
-        long_form: str,
-    ) -> Features:
-        """Return the evidence in a document for a candidate, in the order of `HOMONYM_FEATURES`.
-
-        spellings (tuple[str, ...]): Normalised spellings of the mention.
-        long_form (str): What the mention is defined as; "" if it is not.
-        """
-        names, stems = self._names_of(gene.id), _stems_of(long_form)
-        short, own_stems = _forms_of(spellings)
-        others = names.stems - own_stems
+    def features(self, gene: Candidate, mention: GeneMention) -> Features:
+        """Return the evidence for a candidate, in the order of `HOMONYM_FEATURES`."""
+        names, document = self._names_of(gene.id), mention.document
+        other_stems = names.stems - mention.stems
+        n_found = len(other_stems & document.stems)
         return (
             log(max(gene.score, _LOWEST_SCORE)),
-            not document.short.keys().isdisjoint(names.short - short),
-            (len(others & document.stems) + 0.5) / (len(others) + 2),  # few words say little
+            is_named(gene),
+            not document.short.keys().isdisjoint(names.short - mention.short),
+            (n_found + 0.5) / (len(other_stems) + 2),  # one or two words say little
             bool(names.homolog_names),
-            not names.homolog_names.isdisjoint(short),
+            not names.homolog_names.isdisjoint(mention.short),
             names.publications,
-            names.symbol in short,
-            not names.short.isdisjoint(short),
-            bool(stems) and stems.isdisjoint(names.stems),
-            len(mention) <= _MAX_SHORT,
+            names.symbol in mention.short,
+            not names.short.isdisjoint(mention.short),
+            bool(mention.defined) and mention.defined.isdisjoint(names.stems),
+            mention.is_short,
         )
 
     def genes_of(self, *names: str) -> list[str]:
         """Return the ids of the genes with any of these normalised names."""
         return self.kb.ids_of(self.kb.concepts_of_names(self.kb.lookup_names(names))[1])
-
-    def is_no_gene(self, ids: Sequence[str], long_form: str) -> bool:
-        """Whether a long form of several words shares none with the names of these genes."""
-        stems = _stems_of(long_form)
-        return len(stems) > 1 and all(stems.isdisjoint(self._names_of(id).stems) for id in ids)
 
     def other_name(self, id: str, mention: str, document: WordsOfDocument) -> str:
         """Return another one-word name that the document uses for a gene, or ""."""
@@ -155,12 +157,6 @@ def resolve_homonyms(
 def homonym_weights() -> Fusion:
     weights = srsly.read_json(ASSETS_FOLDER / "homonyms.json")
     return Fusion.from_json(weights, HOMONYM_FEATURES)
-
-
-@lru_cache(maxsize=1 << 14)
-def _forms_of(spellings: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return spellings as one-word names, and the stems of their words."""
-    return frozenset(map(_compact, spellings)), _stems_of(" ".join(spellings))
 
 
 def _stems_of(text: str) -> frozenset[str]:

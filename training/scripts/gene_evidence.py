@@ -29,7 +29,12 @@ import spacy_bioel
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.doc import add_gold, text_of
 from spacy_bioel.entities.genes import genes_and_organisms, long_form_of, mention_spellings
-from spacy_bioel.entities.homonyms import HOMONYM_FEATURES, HomonymResolver, WordsOfDocument
+from spacy_bioel.entities.homonyms import (
+    HOMONYM_FEATURES,
+    GeneMention,
+    HomonymResolver,
+    WordsOfDocument,
+)
 from spacy_bioel.entities.species import SPECIES_FEATURES, score_species
 from spacy_bioel.evaluation.fit import Development, fit_fusion, merge_development
 from spacy_bioel.linking.evidence import AliasTable
@@ -149,8 +154,9 @@ def _homonyms(linker: Any, batch: Any) -> Development:
         if not genes or kb.find(genes[0].id) < 0:
             continue
         document = WordsOfDocument(text_of(batch.docs[owner]))
-        evidence = span.text, spellings_of[number], long_form_of(batch.docs[owner], span)
-        features += [resolver.features(c, document, *evidence) for c in genes]
+        long_form = long_form_of(batch.docs[owner], span)
+        mention = GeneMention(span.text, spellings_of[number], long_form, document)
+        features += [resolver.features(c, mention) for c in genes]
         right.append(np.array([c.id in ids for c in genes]))
         numbers.append(number)
     first = np.cumsum([0, *map(len, right)])

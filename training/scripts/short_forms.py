@@ -8,18 +8,25 @@ the names of a gene with this short name:
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import typer
 from starter import ASSETS
 
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.entities.homonyms import HomonymResolver
+from spacy_bioel.entities.homonyms import (
+    HOMONYM_FEATURES,
+    GeneMention,
+    HomonymResolver,
+    WordsOfDocument,
+)
 from spacy_bioel.entities.usual_names import usual_names
 from spacy_bioel.files import replacing_file
 from spacy_bioel.kb.bundled import starter_kb
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.text.sentences import find_abbreviations
+from spacy_bioel.types import Candidate
 
 _FILE = ASSETS / "short_forms.txt"
 # Of the symbols of a family: "RXR" means RXRA and others, and "HIF" HIF1A.
@@ -38,10 +45,17 @@ def main(texts: list[Path]) -> None:
                 members = (name + ending for ending in _ENDINGS_OF_MEMBERS)
                 ids = genes.genes_of(*members, *(usual.symbols if usual else ()))
                 n[short] += 1
-                n_other[short] += genes.is_no_gene(ids, long)
+                n_other[short] += len(long.split()) > 1 and _is_other(genes, short, ids, long)
     kept = [s for s in n if n_other[s] >= max(_MIN_DEFINITIONS, _MIN_SHARE * n[s])]
     with replacing_file(_FILE) as path:
         path.write_text("\n".join(sorted(kept)) + "\n", encoding="utf8")
+
+
+def _is_other(genes: HomonymResolver, short: str, ids: Iterable[str], long: str) -> bool:
+    """Tell whether a long form shares no word with the names of these genes."""
+    mention = GeneMention(short, (short,), long, WordsOfDocument(""))
+    column = HOMONYM_FEATURES.index("defined_otherwise")
+    return all(genes.features(Candidate(id, 1.0), mention)[column] for id in ids)
 
 
 if __name__ == "__main__":
