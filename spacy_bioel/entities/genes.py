@@ -20,7 +20,7 @@ from spacy_bioel.dictionary.unambiguous import (
 from spacy_bioel.doc import long_forms, text_of, texts_of
 from spacy_bioel.entities import EntityRules, LinkerKnowledge
 from spacy_bioel.entities.homonyms import (
-    Features,
+    GeneEvidence,
     GeneMention,
     HomonymResolver,
     WordsOfDocument,
@@ -137,7 +137,10 @@ class Genes(EntityRules):
         """Multiply scores by the organism's probability; concepts without organisms keep theirs."""
         assert self.knowledge is not None
         genes_of, table = genes_and_organisms(batch, self.knowledge, orthologs=self.other_organisms)
-        groups, features = list[tuple[int, float, Sequence[Candidate], bool]](), list[Features]()
+        groups, features = (
+            list[tuple[int, float, Sequence[Candidate], bool]](),
+            list[GeneEvidence](),
+        )
         words = cache(lambda owner: WordsOfDocument(text_of(batch.docs[owner])))
         species = list(score_species(table))
         spellings_of = mention_spellings(batch, [index for index, _ in species])

@@ -39,7 +39,7 @@ _ALPHANUMERIC = re.compile(r"[a-z0-9]+")
 _PIECE = re.compile(r"[^\s/()\[\],;]+")
 _NON_ALPHANUMERIC = re.compile(r"[\W_]")  # "IL-2" is "IL2"
 _FUNCTION_WORDS = frozenset({"of", "and", "the", "in"})
-Features = tuple[float, ...]
+GeneEvidence = tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class HomonymResolver:
         self.kb = kb
         self._names_of = lru_cache(maxsize=1 << 14)(self._read_names)
 
-    def features(self, gene: Candidate, mention: GeneMention) -> Features:
+    def features(self, gene: Candidate, mention: GeneMention) -> GeneEvidence:
         """Return the evidence for a candidate, in the order of `HOMONYM_FEATURES`."""
         names, document = self._names_of(gene.id), mention.document
         other_stems = names.stems - mention.stems
@@ -140,7 +140,7 @@ class HomonymResolver:
 
 
 def resolve_homonyms(
-    genes: Sequence[Sequence[Candidate]], features: Iterable[Features]
+    genes: Sequence[Sequence[Candidate]], features: Iterable[GeneEvidence]
 ) -> list[list[Candidate]]:
     """Return the candidates of each group with their probabilities, which leave a rest for NIL.
 
