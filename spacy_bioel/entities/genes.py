@@ -12,11 +12,7 @@ from itertools import chain
 from spacy.tokens import Doc, Span
 
 from spacy_bioel.batch import Batch, Query
-from spacy_bioel.dictionary.unambiguous import (
-    annotation_counts,
-    common_words,
-    why_not_name,
-)
+from spacy_bioel.dictionary.unambiguous import annotation_counts, common_words, why_not_name
 from spacy_bioel.doc import long_forms, text_of, texts_of
 from spacy_bioel.entities import EntityRules, LinkerKnowledge
 from spacy_bioel.entities.homonyms import (
@@ -45,11 +41,7 @@ from spacy_bioel.entities.species import (
     organism_table,
     score_species,
 )
-from spacy_bioel.entities.usual_names import (
-    add_proteins,
-    add_usual_names,
-    usual_queries,
-)
+from spacy_bioel.entities.usual_names import add_proteins, add_usual_names, usual_queries
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
@@ -96,10 +88,9 @@ class Genes(EntityRules):
         if self.knowledge is None or GENE not in self.knowledge.vocabularies:
             return
         kb = self.knowledge.vocabularies[GENE].kb
-        has_usual_names = self.usual_names and HUMAN in kb.type_names
         for doc, of_doc in zip(docs, spans, strict=True):
             of_doc.drop(self._everyday_words(doc, of_doc.spans), _EVERYDAY_WORD)
-            if has_usual_names:
+            if self.usual_names and HUMAN in kb.type_names:
                 add_usual_names(doc, of_doc)
             add_proteins(doc, of_doc, kb)
             if self.other_organisms:
@@ -137,22 +128,20 @@ class Genes(EntityRules):
         """Multiply scores by the organism's probability; concepts without organisms keep theirs."""
         assert self.knowledge is not None
         genes_of, table = genes_and_organisms(batch, self.knowledge, orthologs=self.other_organisms)
-        groups, features = (
-            list[tuple[int, float, Sequence[Candidate], bool]](),
-            list[GeneEvidence](),
-        )
+        groups = list[tuple[int, float, Sequence[Candidate], bool]]()
+        features = list[GeneEvidence]()
         words = cache(lambda owner: WordsOfDocument(text_of(batch.docs[owner])))
         species = list(score_species(table))
         spellings_of = mention_spellings(batch, [index for index, _ in species])
         for index, organisms in species:
             span, owner = batch.spans[index], batch.owners[index]
             resolver = self._resolver_of(self.knowledge.kb_of(span.label_))
-            long_form = long_form_of(batch.docs[owner], span)
-            mention = GeneMention(span.text, spellings_of[index], long_form, words(owner))
+            mention = GeneMention(
+                span.text, spellings_of[index], long_form_of(batch.docs[owner], span), words(owner)
+            )
             for organism, p in organisms:
                 genes: Sequence[Candidate] = genes_of[index].genes.get(organism, ())
-                is_likely = bool(genes) and p > _MIN_ORGANISM_PROBABILITY
-                is_compared = is_likely and resolver.kb.find(genes[0].id) >= 0
+                is_compared = p > _MIN_ORGANISM_PROBABILITY and resolver.knows(genes)
                 groups.append((index, p, genes, is_compared))
                 features += [resolver.features(gene, mention) for gene in genes if is_compared]
         resolved = iter(resolve_homonyms([genes for *_, genes, yes in groups if yes], features))
@@ -264,7 +253,7 @@ def other_spellings(name: str) -> list[str]:
 
 
 def long_form_of(doc: Doc, span: Span) -> str:
-    """Return what a document defines a span as, or the span's text if it is a long form, or ""."""
+    """Return the long form of a span: its own text if it is one, "" without a definition."""
     forms, text = long_forms(doc), span.text
     return forms.at(span.start_char, text) or text * (text in forms.values())
 

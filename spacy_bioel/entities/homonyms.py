@@ -1,4 +1,4 @@
-"""Genes of one organism that a mention may mean, and how probable the document makes each.
+"""The genes of one organism that a mention may mean, and their probabilities in a document.
 
 The other names that the document uses decide between them. "Sag" is the symbol of one mouse gene
 and a synonym of another; "Sag/Rbx2 E3 ligase" means the second gene, which is also called Rbx2.
@@ -61,6 +61,9 @@ class _GeneNames:
     stems: frozenset[str]
 
 
+_UNKNOWN = _GeneNames("", 0.0, frozenset(), frozenset(), frozenset())
+
+
 class WordsOfDocument:
     """The stems of the words in a document, and the substrings that may be short names."""
 
@@ -70,7 +73,7 @@ class WordsOfDocument:
 
 
 class GeneMention:
-    """A mention of a gene, as `HomonymResolver.features` compares it with names.
+    """A mention of a gene, in the forms that `HomonymResolver.features` compares with names.
 
     short, stems (frozenset[str]): Its spellings as one-word names; the stems of their words.
     defined (frozenset[str]): The stems of what the mention is defined as.
@@ -81,8 +84,8 @@ class GeneMention:
         self, text: str, spellings: Sequence[str], long_form: str, document: WordsOfDocument
     ) -> None:
         self.document, self.is_short = document, len(text) <= _MAX_SHORT
-        self.short = frozenset(map(_compact, spellings))
-        self.stems, self.defined = _stems_of(" ".join(spellings)), _stems_of(long_form)
+        self.short, self.stems = frozenset(map(_compact, spellings)), _stems_of(" ".join(spellings))
+        self.defined = _stems_of(long_form)
 
 
 class HomonymResolver:
@@ -92,16 +95,20 @@ class HomonymResolver:
         self.kb = kb
         self._names_of = lru_cache(maxsize=1 << 14)(self._read_names)
 
+    def knows(self, genes: Sequence[Candidate]) -> bool:
+        """Whether there is a first candidate, and the knowledge base has it."""
+        return bool(genes) and self._names_of(genes[0].id) is not _UNKNOWN
+
     def features(self, gene: Candidate, mention: GeneMention) -> GeneEvidence:
         """Return the evidence for a candidate, in the order of `HOMONYM_FEATURES`."""
         names, document = self._names_of(gene.id), mention.document
         other_stems = names.stems - mention.stems
-        n_found = len(other_stems & document.stems)
         return (
             log(max(gene.score, _LOWEST_SCORE)),
             is_named(gene),
             not document.short.keys().isdisjoint(names.short - mention.short),
-            (n_found + 0.5) / (len(other_stems) + 2),  # one or two words say little
+            # One or two words say little.
+            (len(other_stems & document.stems) + 0.5) / (len(other_stems) + 2),
             bool(names.homolog_names),
             not names.homolog_names.isdisjoint(mention.short),
             names.publications,
@@ -122,11 +129,14 @@ class HomonymResolver:
 
     def _read_names(self, id: str) -> _GeneNames:
         kb, row = self.kb, self.kb.find(id)
+        if row < 0:
+            return _UNKNOWN
         gene_names = kb.names.take(kb.names_of(row))
-        symbol_rows = kb.lookup_names([normalize_name(gene_names[0])])
-        _, concepts, is_preferred = kb.concepts_of_names(symbol_rows)
-        _, name_rows = kb.names_of_all(concepts[is_preferred & (concepts != row)])
-        homolog_names = kb.names.take(name_rows)
+        _, concepts, is_preferred = kb.concepts_of_names(
+            kb.lookup_names([normalize_name(gene_names[0])])
+        )
+        homolog_rows = kb.names_of_all(concepts[is_preferred & (concepts != row)])[1]
+        homolog_names = kb.names.take(homolog_rows)
         names = dict.fromkeys([*gene_names, *homolog_names])
         short = {_compact(name) for name in names if " " not in name} - everyday_words()
         symbol = _compact(gene_names[0])
@@ -135,7 +145,7 @@ class HomonymResolver:
             _publications().get(symbol, 0.0),
             frozenset(s for s in short if len(s) >= _MIN_OTHER_NAME_LENGTH and not s.isdigit()),
             frozenset(map(_compact, homolog_names)),
-            frozenset().union(*map(_stems_of, names)),
+            _stems_of(" ".join(names)),
         )
 
 
@@ -155,13 +165,11 @@ def resolve_homonyms(
 
 @cache
 def homonym_weights() -> Fusion:
-    weights = srsly.read_json(ASSETS_FOLDER / "homonyms.json")
-    return Fusion.from_json(weights, HOMONYM_FEATURES)
+    return Fusion.from_json(srsly.read_json(ASSETS_FOLDER / "homonyms.json"), HOMONYM_FEATURES)
 
 
 def _stems_of(text: str) -> frozenset[str]:
-    words = set(_ALPHANUMERIC.findall(text.lower())) - _FUNCTION_WORDS
-    return frozenset(map(stem_of, words))
+    return frozenset(map(stem_of, {*_ALPHANUMERIC.findall(text.lower())} - _FUNCTION_WORDS))
 
 
 def _compact(name: str) -> str:

@@ -134,8 +134,11 @@ def _organisms(linker: Any, batch: Any) -> Development:
 
 
 def _homonyms(linker: Any, batch: Any) -> Development:
-    """Return the candidates of gold genes from the right organism or, for genes that the knowledge
-    base lacks, from the most probable organism: none of these is right."""
+    """Return the candidates of gold genes from the right organism.
+
+    If the knowledge base lacks a gene, its candidates are those of the most probable organism, and
+    none of them is right.
+    """
     kb, resolver = linker.kb, HomonymResolver(linker.kb)
     genes_of, table = genes_and_organisms(batch, linker.generator)
     spellings_of = mention_spellings(batch, list(genes_of))
@@ -151,7 +154,7 @@ def _homonyms(linker: Any, batch: Any) -> Development:
             likely = [o for o, _ in sorted(organisms, key=itemgetter(1), reverse=True)]
         found = genes_of[number].genes
         genes = next((found[organism] for organism in likely if found.get(organism)), ())
-        if not genes or kb.find(genes[0].id) < 0:
+        if not resolver.knows(genes):
             continue
         document = WordsOfDocument(text_of(batch.docs[owner]))
         long_form = long_form_of(batch.docs[owner], span)
