@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from math import exp, log1p
+from typing import NamedTuple
 
 import srsly
 from spacy.tokens import Doc
@@ -54,8 +55,31 @@ _PEOPLE = re.compile(
 _CHANGE = re.compile(
     r"\b[ACDEFGHIKLMNPQRSTVWY]\d{1,4}[ACDEFGHIKLMNPQRSTVWY]\b|\b[pc][.]|polymorphism|\brs\d"
 )
+_LABORATORY = re.compile(
+    r"\b(?:knock-?(?:out|in)s?|null|floxed|Cre|pups?|litter(?:mate)?s?|dams?|E\d{1,2}\.\d|gavage"
+    r"|(?:embryonic|postnatal) day|transgenic|congenic|intraperitoneal\w*|conditional"
+    r"|targeted (?:deletion|disruption))\b|[-−–+]/[-−–]|fl/fl"
+)
 _TRANSGENE = re.compile(r"xenograft|transgen|transfect|overexpress", re.IGNORECASE)
 _NEAR = 60.0  # characters; nearness falls to a third over this distance
+
+
+class Cues(NamedTuple):
+    """What a text says about whose genes it means: the logarithms of the numbers of words for
+    people and for work with laboratory animals, whether it has a variant, and whether genes are put
+    into other organisms."""
+
+    n_people: float
+    n_laboratory: float
+    has_variant: bool
+    has_transgene: bool
+
+
+def cues_of(text: str) -> Cues:
+    n_people, n_laboratory = (log1p(len(p.findall(text))) for p in (_PEOPLE, _LABORATORY))
+    return Cues(
+        n_people, n_laboratory, bool(_CHANGE.search(text)), bool(_TRANSGENE.search(text))
+    )
 
 
 class NamedOrganisms:
@@ -80,8 +104,7 @@ class NamedOrganisms:
             starts_of, ends_of = self._places_of.setdefault(id, ([], []))
             starts_of.append(start)
             ends_of.append(end)
-        self.people = log1p(len(_PEOPLE.findall(self.text)))  # words for people
-        self._cues: dict[int, tuple[float, bool, bool]] = {}
+        self.cues, self._cues_of = cues_of(self.text), dict[int, Cues]()
         title_end = self.borders[0] if self.borders else _ANYWHERE
         self.in_title = set(self.ids[: bisect_left(self.starts, title_end)])
 
@@ -116,16 +139,13 @@ class NamedOrganisms:
             return before, before
         return before, max(before, exp(-max(starts[n_before] - offset, 0) / _NEAR))
 
-    def cues_at(self, offset: int) -> tuple[float, bool, bool]:
-        """Return the logarithm of the number of words for people in a sentence, and whether it has
-        a variant, and words for genes that are put into other organisms."""
+    def cues_at(self, offset: int) -> Cues:
+        """Return the cues of the sentence at a character offset."""
         sentence = self.sentence_at(offset)
-        if sentence not in self._cues:
-            text = self.text[slice(*self._limits[sentence : sentence + 2])]
-            n_people = log1p(len(_PEOPLE.findall(text)))
-            cues = n_people, bool(_CHANGE.search(text)), bool(_TRANSGENE.search(text))
-            self._cues[sentence] = cues
-        return self._cues[sentence]
+        if sentence not in self._cues_of:
+            start, end = self._limits[sentence : sentence + 2]
+            self._cues_of[sentence] = cues_of(self.text[start:end])
+        return self._cues_of[sentence]
 
     def right_after(self, end: int) -> str:
         """Return the organism in the text right after a gene ("in mice"), or ""."""

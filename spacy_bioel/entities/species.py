@@ -96,13 +96,17 @@ SPECIES_FEATURES = (
     "human", "alone", "cells", "upper", "title", "rodent", "often", "heading", "before", "last",
     "behind", "sentence", "after", "prefix", "human_prefix", "named", "homolog", "others", "near",
     "elsewhere", "near_before", "nearest", "previous", "share", "most", "only", "spelled",
-    "people_near", "people", "variant", "transgene", "mouse", "simple",
+    "people_near", "people", "variant", "transgene", "mouse", "simple", "animal", "animal_upper",
+    "laboratory", "laboratory_near",
 )  # fmt: skip
-HUMAN, MOUSE, RAT, ZEBRAFISH = (f"{ORGANISM}{id}" for id in (9606, 10090, 10116, 7955))
+HUMAN, MOUSE, RAT, ZEBRAFISH, FROG = (
+    f"{ORGANISM}{id}" for id in (9606, 10090, 10116, 7955, 8364)
+)
 ORGANISM_PREFIX = re.compile(r"[hmr](?=[A-Z][A-Za-z]{0,20}[A-Z0-9])")  # "hTERT", "mFgf2"
 _ORGANISM_OF_PREFIX = {"h": HUMAN, "m": MOUSE, "r": RAT}
 _BACTERIAL_SYMBOL = re.compile(r"[a-z]{3}[A-Z]\d?")  # "recA"
 _SIMPLE = {f"{ORGANISM}{id}" for id in (7227, 6239, 4932, 4896)}  # flies, worms and yeasts
+_LIKE_HUMAN = {f"{ORGANISM}{id}" for id in (9913, 9823, 9031, 9615)}  # "MSTN" in cattle, pigs, ...
 _MAX_RIGHT_BEFORE = 2  # characters between an organism and the gene right after it
 
 
@@ -236,7 +240,7 @@ def _species_features(
     is_lower = is_symbol and text.islower()  # "tp53"
     sentence = document.sentence_at(mention.start)
     previous = document.organisms_in(sentence - 1) if sentence else ()
-    n_people, has_variant, has_transgene = document.cues_at(mention.start)
+    near = document.cues_at(mention.start)
     total, most = document.counts.total(), max(document.counts.values(), default=0)
     has_prefix = ORGANISM_PREFIX.match(text) and not species_candidates.is_whole
     prefix = _ORGANISM_OF_PREFIX[text[0]] if has_prefix else ""
@@ -244,6 +248,8 @@ def _species_features(
     for organism in dict.fromkeys(organisms):
         is_human = organism == HUMAN
         is_named_fish = organism == ZEBRAFISH and organism in document.counts
+        is_named = organism in species_candidates.named
+        is_animal = organism in _LIKE_HUMAN
         # The counts exclude the mention itself.
         share = species_candidates.shares.get(organism, 0.0) * is_counted
         n_in_document = max(mention.in_document[""] - is_counted, 1)
@@ -270,7 +276,7 @@ def _species_features(
                 # "m" and "r" often mean something else ("mGluR5", recombinant), "h" does not.
                 "prefix": organism == prefix and not is_human,
                 "human_prefix": organism == prefix and is_human,
-                "named": organism in species_candidates.named,
+                "named": is_named,
                 "homolog": organism in species_candidates.by_symbol,
                 # The organism's share of the other genes in the document and in the sentence.
                 "others": (mention.in_document[organism] - share) / n_in_document,
@@ -283,13 +289,18 @@ def _species_features(
                 "share": n / (total or 1),
                 "most": n == most > 0,
                 "only": n == total > 0,
-                "spelled": organism in mention.spelled,
-                "people_near": is_human * n_people,
-                "people": is_human * document.people,
-                "variant": is_human and has_variant,
-                "transgene": is_human and has_transgene,
+                "spelled": organism in mention.spelled
+                or (is_named and ((is_animal and is_upper) or (organism == FROG and is_lower))),
+                "people_near": is_human * near.n_people,
+                "people": is_human * document.cues.n_people,
+                "variant": is_human and near.has_variant,
+                "transgene": is_human and near.has_transgene,
                 "mouse": organism == MOUSE,
                 "simple": organism in _SIMPLE,
+                "animal": is_animal,
+                "animal_upper": is_animal and is_upper,
+                "laboratory": (organism == MOUSE) * document.cues.n_laboratory,
+                "laboratory_near": (organism == MOUSE) * near.n_laboratory,
             },
         )
 

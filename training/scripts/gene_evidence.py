@@ -10,9 +10,11 @@ training/assets/mixed_organisms.jsonl, count several times for organisms.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
@@ -44,8 +46,10 @@ from spacy_bioel.types import GENE, ORGANISM, AnnotatedText
 
 ASSETS = Path("spacy_bioel") / "assets"
 MIXED = Path("training") / "assets" / "mixed_organisms.jsonl"
-_MIXED_COUNT = 3  # how often each of its mentions counts
-_ORGANISMS = {"n_hidden": 8, "l2": 0.005}
+_SENTENCE_END = re.compile(r"(?<=[a-z)\d])[.?!]\s+(?=[A-Z])")
+_SENTENCE_SHARE = 3  # of every third document, the sentences count as texts as well
+_MIXED_COUNT = 6  # how often each of its mentions counts
+_ORGANISMS = {"n_hidden": 12, "l2": 0.005}
 _HOMONYMS = {"n_hidden": 4, "l2": 0.002}
 
 
@@ -64,18 +68,22 @@ def fit(
     linker: Any = nlp.get_pipe("bioel_linker")
     linker.cfg["mentions"] = "spans"
     starter_counts = linker.alias_table.counts
-    parts, homonyms = list[Development](), list[Development]()
+    parts, of_sentences, homonyms = list[Development](), list[Development](), list[Development]()
     for fifth in range(FIFTHS):
         # The alias table must not contain the gold genes of the fifth that is measured.
         linker.alias_table = AliasTable(_without_genes(starter_counts))
         others = (_gold(nlp, text) for text in texts.values() if fifth_of(text.id) != fifth)
         linker.count_mentions(Example(doc, doc) for doc in others)
-        batch = _ranked(nlp, linker, [t for t in texts.values() if fifth_of(t.id) == fifth])
+        held_out = [t for t in texts.values() if fifth_of(t.id) == fifth]
+        batch = _ranked(nlp, linker, held_out)
         parts.append(_organisms(linker, batch))
+        sentences = list(chain.from_iterable(map(_sentences, held_out[::_SENTENCE_SHARE])))
+        of_sentences.append(_organisms(linker, _ranked(nlp, linker, sentences)))
         homonyms.append(_homonyms(linker, batch))
     mixed = _organisms(linker, _ranked(nlp, linker, list(read_texts(MIXED, prefix=""))))
-    parts += [mixed] * _MIXED_COUNT
-    development = merge_development([*parts, *map(_of_human_genes, [*parts[:2], mixed])])
+    human_only = map(_of_human_genes, [*parts[:2], *of_sentences[:2], mixed])
+    parts += [*of_sentences, *[mixed] * _MIXED_COUNT, *human_only]
+    development = merge_development(parts)
     organisms = fit_fusion(development, **_ORGANISMS)
     genes = fit_fusion(merge_development(homonyms), **_HOMONYMS)
     for name, fitted, features in (
@@ -84,6 +92,19 @@ def fit(
     ):
         weights = json.dumps(fitted.to_json(features))
         (output / name).write_text(weights + "\n", encoding="utf8")
+
+
+def _sentences(text: AnnotatedText) -> Iterator[AnnotatedText]:
+    """Yield the sentences with genes as texts: people also link single sentences."""
+    ends = [match.end() for match in _SENTENCE_END.finditer(text.text)]
+    for start, end in pairwise([0, *ends, len(text.text)]):
+        genes = tuple(
+            replace(m, start=m.start - start, end=m.end - start)
+            for m in text.mentions
+            if m.label == GENE and start <= m.start and m.end <= end
+        )
+        if genes:
+            yield replace(text, text=text.text[start:end], mentions=genes)
 
 
 def _without_genes(counts: dict[str, Counter[str]]) -> dict[str, dict[str, int]]:
