@@ -25,6 +25,7 @@ from spacy.tokens import Doc
 from spacy_bioel.dictionary.unambiguous import common_words
 from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.entities import RULE_PROBABILITY
+from spacy_bioel.entities.organisms import organism_words
 from spacy_bioel.entities.species import SpeciesCandidates
 from spacy_bioel.entities.usual_names import USUAL_NAME, is_beside_gene_words
 from spacy_bioel.found import FoundSpans
@@ -33,16 +34,8 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.types import GENE, ORGANISM, SPECIES, Candidate
 
-_ABOUT = {
-    "7227": r"Drosophila|[Ff]ruit ?fl(?:y|ies)|D[.] melanogaster|[Ff]lies|(?:[Tt]he|adult) fly",
-    "6239": r"C[.] ?elegans|Caenorhabditis|nematodes?|worms?",
-    "4932": r"S[.] ?cerevisiae|Saccharomyces|(?<!fission )yeasts?(?! two| 2| extract)",
-    "4896": r"S[.] ?pombe|Schizosaccharomyces|fission yeast",
-    "8364": r"X(?:enopus|[.]) tropicalis",
-    "3702": r"Arabidopsis|A[.] ?thaliana|thale cress",
-}
-_ORGANISM = re.compile(rf"\W(?:{'|'.join(f'({words})' for words in _ABOUT.values())})\b")
-_ABOUT_IDS = [f"{ORGANISM}{id}" for id in _ABOUT]
+# Flies, worms, yeasts, zebrafish, frogs and thale cress.
+_NAMED_LIKE_WORDS = {f"{ORGANISM}{id}" for id in (7227, 6239, 4932, 4896, 7955, 8364, 3702)}
 _GENE_NAME = re.compile(r"(?<![\w-])[^\W\d_µμ]\w*(?:-\w+)*(?![\w-])")
 _ALLELE = re.compile(r"[Δ∆]$|(?<=^[a-z]{3}\d)-\d{1,3}$|(?<=^[a-z]{3}\d\d)-\d{1,3}$")
 _VERB_OF_GENE = re.compile(  # after a gene that begins a sentence
@@ -50,7 +43,7 @@ _VERB_OF_GENE = re.compile(  # after a gene that begins a sentence
     r"|is (?:required|needed|expressed|activated)\b)"
 )
 _LONGER_NAME = re.compile(r" (?:of\b|in\b|[A-Z])")  # "Son of sevenless"
-# Of the mentions of organisms, to be one that the document is about.
+# Of the mentions of organisms, so that common words may be names of an organism's genes.
 _MIN_ORGANISM_SHARE = 0.5
 _MIN_LENGTH, _MAX_FREQUENCY = 3, 1.0  # characters; per million words
 _LIST = r"(?:,|,? and|,? or|/) ?"
@@ -58,18 +51,23 @@ _BEFORE_GENE_IN_LIST, _AFTER_GENE_IN_LIST = re.compile(_LIST), re.compile(rf"{_L
 
 
 def add_organism_genes(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
-    """Add missed names of genes of the organisms above that a document is about."""
+    """Add missed names of genes of the organisms above that a document names.
+
+    Common words are added only if half of the mentions of organisms are of these.
+    """
     text = text_of(doc)
-    counts = Counter(_ABOUT_IDS[(m.lastindex or 1) - 1] for m in _ORGANISM.finditer("\n" + text))
+    counts = Counter(id for *_, id in organism_words(text) if id in _NAMED_LIKE_WORDS)
+    about = set(counts)
     n_organisms = sum(span[2] == SPECIES for span in found.spans)
-    about = {id for id, n in counts.items() if n >= _MIN_ORGANISM_SHARE * n_organisms}
     tables = orthologs_of(kb, about).values()
     if not (tables or about & set(kb.type_names)):
         return
+    is_main = counts.total() >= _MIN_ORGANISM_SHARE * n_organisms
     names, defined = list[tuple[str, int, int]](), long_forms(doc)
     for match in _GENE_NAME.finditer(text):
         word = _ALLELE.sub("", match[0])
-        if len(word) >= _MIN_LENGTH and word.lower() not in STOP_WORDS and word not in defined:
+        is_long = len(word) >= _MIN_LENGTH or (len(word) == 2 and word.isalpha())  # "wg"
+        if is_long and word.lower() not in STOP_WORDS and word not in defined:
             names.append((word, *match.span()))
     known = _known_genes(kb, {word for word, *_ in names}, about)
     symbols = {word for word, *_ in names if any(normalize_name(word) in ids for ids in tables)}
@@ -77,7 +75,10 @@ def add_organism_genes(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
     for word, start, end in names:
         if word in known:
             is_common = common_words().get(word.lower(), 0.0) > _MAX_FREQUENCY
-            (common if is_common and word.isalpha() else rare).append((start, end))
+            if not (is_common and word.isalpha()):
+                rare.append((start, end))
+            elif is_main:
+                common.append((start, end))
         elif word in symbols and (not word.isalpha() or is_beside_gene_words(text, start, end)):
             rare.append((start, end))
     for places in (rare, common):
@@ -87,9 +88,15 @@ def add_organism_genes(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
             if (span := doc.char_span(start, end)) is None:
                 continue
             near = found.overlapping(span.start, span.end)
-            if near or (places is common and not _is_named_gene(text, start, end, genes, ends)):
+            is_other = all(
+                s[:2] == (span.start, span.end) and s[2] != GENE and s[3] < 1 for s in near
+            )
+            if not is_other or (
+                places is common and (near or not _is_named_gene(text, start, end, genes, ends))
+            ):
                 continue
-            found.add((span.start, span.end, GENE, RULE_PROBABILITY), USUAL_NAME)
+            gene = span.start, span.end, GENE, RULE_PROBABILITY
+            found.add(gene, USUAL_NAME, instead_of=near)
 
 
 def _known_genes(kb: KnowledgeBase, words: set[str], organisms: set[str]) -> set[str]:

@@ -77,9 +77,7 @@ class Cues(NamedTuple):
 
 def cues_of(text: str) -> Cues:
     n_people, n_laboratory = (log1p(len(p.findall(text))) for p in (_PEOPLE, _LABORATORY))
-    return Cues(
-        n_people, n_laboratory, bool(_CHANGE.search(text)), bool(_TRANSGENE.search(text))
-    )
+    return Cues(n_people, n_laboratory, bool(_CHANGE.search(text)), bool(_TRANSGENE.search(text)))
 
 
 class NamedOrganisms:

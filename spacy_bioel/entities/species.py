@@ -99,9 +99,7 @@ SPECIES_FEATURES = (
     "people_near", "people", "variant", "transgene", "mouse", "simple", "animal", "animal_upper",
     "laboratory", "laboratory_near",
 )  # fmt: skip
-HUMAN, MOUSE, RAT, ZEBRAFISH, FROG = (
-    f"{ORGANISM}{id}" for id in (9606, 10090, 10116, 7955, 8364)
-)
+HUMAN, MOUSE, RAT, ZEBRAFISH, FROG = (f"{ORGANISM}{id}" for id in (9606, 10090, 10116, 7955, 8364))
 ORGANISM_PREFIX = re.compile(r"[hmr](?=[A-Z][A-Za-z]{0,20}[A-Z0-9])")  # "hTERT", "mFgf2"
 _ORGANISM_OF_PREFIX = {"h": HUMAN, "m": MOUSE, "r": RAT}
 _BACTERIAL_SYMBOL = re.compile(r"[a-z]{3}[A-Z]\d?")  # "recA"
