@@ -140,7 +140,7 @@ RULES = [
          GENES, evidence=True),
     *(
         Rule(f"species assignment: {feature}", 3,
-             {"entities.species.default_weights": _without(
+             {"entities.genes.default_weights": _without(
                   feature, species.SPECIES_FEATURES, species.default_weights)}, GENES)
         for feature in species.SPECIES_FEATURES
     ),

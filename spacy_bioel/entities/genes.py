@@ -38,6 +38,7 @@ from spacy_bioel.entities.species import (
     ORGANISM_PREFIX,
     OrganismTable,
     SpeciesCandidates,
+    default_weights,
     organism_table,
     score_species,
 )
@@ -131,7 +132,7 @@ class Genes(EntityRules):
         groups = list[tuple[int, float, Sequence[Candidate], bool]]()
         features = list[GeneEvidence]()
         words = cache(lambda owner: WordsOfDocument(text_of(batch.docs[owner])))
-        species = list(score_species(table))
+        species = list(score_species(table, default_weights()))
         spellings_of = mention_spellings(batch, [index for index, _ in species])
         for index, organisms in species:
             span, owner = batch.spans[index], batch.owners[index]

@@ -303,9 +303,11 @@ def _species_features(
         )
 
 
-def score_species(table: OrganismTable) -> Iterator[tuple[int, list[tuple[str, float]]]]:
+def score_species(
+    table: OrganismTable, weights: Fusion
+) -> Iterator[tuple[int, list[tuple[str, float]]]]:
     """Yield each mention with the organisms that it may belong to and their probabilities."""
-    scores = default_weights().scores(table.features)
+    scores = weights.scores(table.features)
     probabilities = softmax_by_group(scores, table.mention).tolist()
     rows = zip(table.mention.tolist(), table.organisms, probabilities, strict=True)
     for mention, rows_of_mention in groupby(rows, key=lambda row: row[0]):

@@ -17,7 +17,7 @@ from dataclasses import replace
 from itertools import chain, pairwise
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -28,6 +28,7 @@ from spacy.training import Example
 from specs import find_split
 
 import spacy_bioel
+from spacy_bioel.batch import Batch
 from spacy_bioel.corpus import read_texts
 from spacy_bioel.doc import add_gold, text_of
 from spacy_bioel.entities.genes import genes_and_organisms, long_form_of, mention_spellings
@@ -37,10 +38,16 @@ from spacy_bioel.entities.homonyms import (
     HomonymResolver,
     WordsOfDocument,
 )
-from spacy_bioel.entities.species import SPECIES_FEATURES, score_species
+from spacy_bioel.entities.species import (
+    SPECIES_FEATURES,
+    OrganismTable,
+    SpeciesCandidates,
+    score_species,
+)
 from spacy_bioel.evaluation.fit import Development, fit_fusion, merge_development
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.link import rank_candidates
+from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.types import GENE, ORGANISM, AnnotatedText
 
@@ -49,7 +56,7 @@ MIXED = Path("training") / "assets" / "mixed_organisms.jsonl"
 _SENTENCE_END = re.compile(r"(?<=[a-z)\d])[.?!]\s+(?=[A-Z])")
 _SENTENCE_SHARE = 3  # of every third document, the sentences count as texts as well
 _MIXED_COUNT = 6  # how often each of its mentions counts
-_ORGANISMS = {"n_hidden": 12, "l2": 0.005}
+_ORGANISMS = {"n_hidden": 12, "l2": 0.002}
 _HOMONYMS = {"n_hidden": 4, "l2": 0.002}
 
 
@@ -68,23 +75,22 @@ def fit(
     linker: Any = nlp.get_pipe("bioel_linker")
     linker.cfg["mentions"] = "spans"
     starter_counts = linker.alias_table.counts
-    parts, of_sentences, homonyms = list[Development](), list[Development](), list[Development]()
+    parts, of_sentences, held_out = list[Development](), list[Development](), list[_Ranked]()
     for fifth in range(FIFTHS):
         # The alias table must not contain the gold genes of the fifth that is measured.
         linker.alias_table = AliasTable(_without_genes(starter_counts))
         others = (_gold(nlp, text) for text in texts.values() if fifth_of(text.id) != fifth)
         linker.count_mentions(Example(doc, doc) for doc in others)
-        held_out = [t for t in texts.values() if fifth_of(t.id) == fifth]
-        batch = _ranked(nlp, linker, held_out)
-        parts.append(_organisms(linker, batch))
-        sentences = list(chain.from_iterable(map(_sentences, held_out[::_SENTENCE_SHARE])))
-        of_sentences.append(_organisms(linker, _ranked(nlp, linker, sentences)))
-        homonyms.append(_homonyms(linker, batch))
-    mixed = _organisms(linker, _ranked(nlp, linker, list(read_texts(MIXED, prefix=""))))
+        own = [text for text in texts.values() if fifth_of(text.id) == fifth]
+        held_out.append(_ranked(nlp, linker, own))
+        parts.append(_organisms(linker.kb, held_out[-1]))
+        sentences = list(chain.from_iterable(map(_sentences, own[::_SENTENCE_SHARE])))
+        of_sentences.append(_organisms(linker.kb, _ranked(nlp, linker, sentences)))
+    mixed = _organisms(linker.kb, _ranked(nlp, linker, list(read_texts(MIXED, prefix=""))))
     human_only = map(_of_human_genes, [*parts[:2], *of_sentences[:2], mixed])
     parts += [*of_sentences, *[mixed] * _MIXED_COUNT, *human_only]
-    development = merge_development(parts)
-    organisms = fit_fusion(development, **_ORGANISMS)
+    organisms = fit_fusion(merge_development(parts), **_ORGANISMS)
+    homonyms = [_homonyms(linker.kb, ranked, organisms) for ranked in held_out]
     genes = fit_fusion(merge_development(homonyms), **_HOMONYMS)
     for name, fitted, features in (
         ("species_assignment.json", organisms, SPECIES_FEATURES),
@@ -122,8 +128,16 @@ def _gold(nlp: Any, text: AnnotatedText) -> Doc:
     return doc
 
 
-def _ranked(nlp: Any, linker: Any, texts: Sequence[AnnotatedText]) -> Any:
-    """Return the batch of gold genes with candidates; other mentions are those of the detector."""
+class _Ranked(NamedTuple):
+    """Documents with gold genes, the candidates of these by organism, and the evidence for each."""
+
+    batch: Batch
+    genes_of: dict[int, SpeciesCandidates]
+    table: OrganismTable
+
+
+def _ranked(nlp: Any, linker: Any, texts: Sequence[AnnotatedText]) -> _Ranked:
+    """Rank the candidates of gold genes; the detector finds the other mentions."""
     docs = []
     for doc, text in zip(
         nlp.pipe((t.text for t in texts), disable=[linker.name]), texts, strict=True
@@ -135,16 +149,17 @@ def _ranked(nlp: Any, linker: Any, texts: Sequence[AnnotatedText]) -> Any:
         doc.spans["bioel"] = [*detected, *marked]
         docs.append(doc)
     batch = rank_candidates(linker.find(docs), linker.generator)
-    return replace(batch, nil_threshold=linker.cfg["nil_threshold"])
+    batch = replace(batch, nil_threshold=linker.cfg["nil_threshold"])
+    return _Ranked(batch, *genes_and_organisms(batch, linker.generator))
 
 
-def _organisms(linker: Any, batch: Any) -> Development:
+def _organisms(kb: Any, ranked: _Ranked) -> Development:
     """Return the candidate organisms of gold genes."""
-    _, table = genes_and_organisms(batch, linker.generator)
+    batch, _, table = ranked
     rows: dict[int, list[int]] = defaultdict(list)
     for row, number in enumerate(table.mention.tolist()):
         rows[number].append(row)
-    right = dict(_right(linker.kb, batch, table.organisms, rows))
+    right = dict(_right(kb, batch, table.organisms, rows))
     return Development(
         table.features,
         [np.array(rows[number]) for number in right],
@@ -154,17 +169,18 @@ def _organisms(linker: Any, batch: Any) -> Development:
     )
 
 
-def _homonyms(linker: Any, batch: Any) -> Development:
+def _homonyms(kb: Any, ranked: _Ranked, weights: Fusion) -> Development:
     """Return the candidates of gold genes from the right organism.
 
     If the knowledge base lacks a gene, its candidates are those of the most probable organism, and
     none of them is right.
+
+    weights (Fusion): Weights for organisms.
     """
-    kb, resolver = linker.kb, HomonymResolver(linker.kb)
-    genes_of, table = genes_and_organisms(batch, linker.generator)
+    resolver, (batch, genes_of, table) = HomonymResolver(kb), ranked
     spellings_of = mention_spellings(batch, list(genes_of))
     features, right, numbers = list[Any](), list[Any](), list[int]()
-    for number, organisms in score_species(table):
+    for number, organisms in score_species(table, weights):
         span, owner = batch.spans[number], batch.owners[number]
         ids = span.kb_id_.split("|")
         if number >= batch.n_wholes or not span.kb_id_:
