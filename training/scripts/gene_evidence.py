@@ -38,6 +38,7 @@ from spacy_bioel.entities.homonyms import (
     HomonymResolver,
     WordsOfDocument,
 )
+from spacy_bioel.entities.organisms import organism_names, organism_words
 from spacy_bioel.entities.species import (
     SPECIES_FEATURES,
     OrganismTable,
@@ -86,9 +87,13 @@ def fit(
         parts.append(_organisms(linker.kb, held_out[-1]))
         sentences = list(chain.from_iterable(map(_sentences, own[::_SENTENCE_SHARE])))
         of_sentences.append(_organisms(linker.kb, _ranked(nlp, linker, sentences)))
-    mixed = _organisms(linker.kb, _ranked(nlp, linker, list(read_texts(MIXED, prefix=""))))
-    human_only = map(_of_human_genes, [*parts[:2], *of_sentences[:2], mixed])
-    parts += [*of_sentences, *[mixed] * _MIXED_COUNT, *human_only]
+    paragraphs = list(read_texts(MIXED, prefix=""))
+    sentences = filter(_names_organisms, chain.from_iterable(map(_sentences, paragraphs)))
+    mixed = [
+        _organisms(linker.kb, _ranked(nlp, linker, texts)) for texts in (paragraphs, [*sentences])
+    ]
+    parts += [*of_sentences, *mixed]
+    parts += [*map(_of_human_genes, parts), *mixed * (_MIXED_COUNT - 1)]
     organisms = fit_fusion(merge_development(parts), **_ORGANISMS)
     homonyms = [_homonyms(linker.kb, ranked, organisms) for ranked in held_out]
     genes = fit_fusion(merge_development(homonyms), **_HOMONYMS)
@@ -111,6 +116,12 @@ def _sentences(text: AnnotatedText) -> Iterator[AnnotatedText]:
         )
         if genes:
             yield replace(text, text=text.text[start:end], mentions=genes)
+
+
+def _names_organisms(text: AnnotatedText) -> bool:
+    """Whether a text names the organisms of all its genes."""
+    named = {id for *_, id in (*organism_words(text.text), *organism_names(text.text))}
+    return all(named.issuperset(m.ids) for m in text.mentions)
 
 
 def _without_genes(counts: dict[str, Counter[str]]) -> dict[str, dict[str, int]]:
