@@ -76,8 +76,8 @@ class Genes(EntityRules):
     of one organism that share a name (see `HomonymResolver`).
 
     usual_names (bool): Give short names the meanings in `entities.usual_names`.
-    other_organisms (bool): Find names that are genes only in texts about flies, worms or yeasts,
-        and link genes of the organisms in `entities.organism_genes`.
+    other_organisms (bool): Find names that are genes only in texts that name flies, worms, yeasts
+        or the like, and link genes of the organisms in `entities.organism_genes`.
     """
 
     outside_ids = True

@@ -1,8 +1,8 @@
 """Genes of organisms whose genes are names only in documents that name them.
 
-Genes of flies, worms, yeasts, frogs and thale cress have names that are words elsewhere:
-"wingless", "daf-16", "cdc25". In a document about flies, a name that is a common word ("white",
-"cut") also needs words for genes, or another gene, beside it.
+Genes of flies, worms, yeasts, zebrafish, frogs and thale cress have names that are words elsewhere:
+"wingless", "daf-16", "cdc25". A name that is a common word ("white", "cut") is a gene only in a
+document that is mostly about these organisms, and next to words for genes or another gene.
 
 Orthologs in cattle, pigs, chickens, dogs, frogs and thale cress are not in the bundled genes, but
 in assets/ortholog_symbols.tsv.xz: numbers in NCBI Gene by symbol and organism. This table is read
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import lzma
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -45,7 +44,8 @@ _VERB_OF_GENE = re.compile(  # after a gene that begins a sentence
 _LONGER_NAME = re.compile(r" (?:of\b|in\b|[A-Z])")  # "Son of sevenless"
 # Of the mentions of organisms, so that common words may be names of an organism's genes.
 _MIN_ORGANISM_SHARE = 0.5
-_MIN_LENGTH, _MAX_FREQUENCY = 3, 1.0  # characters; per million words
+_MIN_LENGTH, _MIN_LENGTH_OF_LETTERS = 3, 2  # characters: "wg", but not "E3"
+_MAX_FREQUENCY = 1.0  # per million words, of words that are rarely anything but genes
 _LIST = r"(?:,|,? and|,? or|/) ?"
 _BEFORE_GENE_IN_LIST, _AFTER_GENE_IN_LIST = re.compile(_LIST), re.compile(rf"{_LIST}$")
 
@@ -56,18 +56,17 @@ def add_organism_genes(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
     Common words are added only if half of the mentions of organisms are of these.
     """
     text = text_of(doc)
-    counts = Counter(id for *_, id in organism_words(text) if id in _NAMED_LIKE_WORDS)
-    about = set(counts)
-    n_organisms = sum(span[2] == SPECIES for span in found.spans)
-    tables = orthologs_of(kb, about).values()
-    if not (tables or about & set(kb.type_names)):
+    named = [id for *_, id in organism_words(text) if id in _NAMED_LIKE_WORDS]
+    tables, about = orthologs_of(kb, named).values(), set(named)
+    if not (tables or about.intersection(kb.type_names)):
         return
-    is_main = counts.total() >= _MIN_ORGANISM_SHARE * n_organisms
+    n_organisms = sum(span[2] == SPECIES for span in found.spans)
+    is_main = len(named) >= _MIN_ORGANISM_SHARE * n_organisms
     names, defined = list[tuple[str, int, int]](), long_forms(doc)
     for match in _GENE_NAME.finditer(text):
         word = _ALLELE.sub("", match[0])
-        is_long = len(word) >= _MIN_LENGTH or (len(word) == 2 and word.isalpha())  # "wg"
-        if is_long and word.lower() not in STOP_WORDS and word not in defined:
+        is_short = len(word) < (_MIN_LENGTH_OF_LETTERS if word.isalpha() else _MIN_LENGTH)
+        if not is_short and word.lower() not in STOP_WORDS and word not in defined:
             names.append((word, *match.span()))
     known = _known_genes(kb, {word for word, *_ in names}, about)
     symbols = {word for word, *_ in names if any(normalize_name(word) in ids for ids in tables)}
@@ -87,16 +86,13 @@ def add_organism_genes(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
         for start, end in places:
             if (span := doc.char_span(start, end)) is None:
                 continue
-            near = found.overlapping(span.start, span.end)
-            is_other = all(
-                s[:2] == (span.start, span.end) and s[2] != GENE and s[3] < 1 for s in near
-            )
-            if not is_other or (
-                places is common and (near or not _is_named_gene(text, start, end, genes, ends))
-            ):
-                continue
-            gene = span.start, span.end, GENE, RULE_PROBABILITY
-            found.add(gene, USUAL_NAME, instead_of=near)
+            near, place = found.overlapping(span.start, span.end), (span.start, span.end)
+            is_gene = all(s[:2] == place and s[2] != GENE and s[3] < 1 for s in near)
+            if places is common:
+                is_gene = not near and _is_named_gene(text, start, end, genes, ends)
+            if is_gene:
+                gene = (*place, GENE, RULE_PROBABILITY)
+                found.add(gene, USUAL_NAME, instead_of=near)
 
 
 def _known_genes(kb: KnowledgeBase, words: set[str], organisms: set[str]) -> set[str]:

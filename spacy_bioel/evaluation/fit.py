@@ -271,14 +271,20 @@ def require_scipy() -> None:
 
 
 def fit_fusion(
-    development: Development, *, prior: Fusion | None = None, n_hidden: int = 12, l2: float = 0.02
+    development: Development,
+    *,
+    prior: Fusion | None = None,
+    n_hidden: int = 12,
+    l2: float = 0.02,
+    seed: int = 0,
 ) -> Fusion:
     """Fit weights to maximise the probability of the right candidates, or of NIL if none is right.
 
     prior (Fusion | None): Weights fitted on other corpora, used as initial weights and as the
         centre of the penalty, because a few hundred mentions cannot determine all weights. None:
         the initial weights are random.
-    n_hidden, l2: Size of the hidden layer and strength of the penalty without a prior.
+    n_hidden, l2, seed: Size of the hidden layer, strength of the penalty, and seed of the initial
+        weights, without a prior.
     """
     require_scipy()
     from scipy.optimize import minimize
@@ -293,7 +299,7 @@ def fit_fusion(
     scale = np.where(spread > 1e-3, spread, 1.0)
     loss = _FusionLoss((features - mean) / scale, development, l2=l2, n_hidden=n_hidden)
     if prior is None:
-        start = np.random.default_rng(0).standard_normal(loss.n_weights) * 0.1
+        start = np.random.default_rng(seed).standard_normal(loss.n_weights) * 0.1
     else:
         start = loss.centre = prior.weights()
         loss.l2 = _PRIOR_MENTIONS / len(development)

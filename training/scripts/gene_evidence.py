@@ -58,6 +58,7 @@ _SENTENCE_END = re.compile(r"(?<=[a-z)\d])[.?!]\s+(?=[A-Z])")
 _SENTENCE_SHARE = 3  # of every third document, the sentences count as texts as well
 _MIXED_COUNT = 6  # how often each of its mentions counts
 _ORGANISMS = {"n_hidden": 12, "l2": 0.002}
+_N_NETWORKS = 4  # for organisms; a single one differs by 2 % of genes from seed to seed
 _HOMONYMS = {"n_hidden": 4, "l2": 0.002}
 
 
@@ -94,7 +95,10 @@ def fit(
     ]
     parts += [*of_sentences, *mixed]
     parts += [*map(_of_human_genes, parts), *mixed * (_MIXED_COUNT - 1)]
-    organisms = fit_fusion(merge_development(parts), **_ORGANISMS)
+    evidence = merge_development(parts)
+    organisms = _average(
+        [fit_fusion(evidence, **_ORGANISMS, seed=seed) for seed in range(_N_NETWORKS)]
+    )
     homonyms = [_homonyms(linker.kb, ranked, organisms) for ranked in held_out]
     genes = fit_fusion(merge_development(homonyms), **_HOMONYMS)
     for name, fitted, features in (
@@ -103,6 +107,20 @@ def fit(
     ):
         weights = json.dumps(fitted.to_json(features))
         (output / name).write_text(weights + "\n", encoding="utf8")
+
+
+def _average(networks: Sequence[Fusion]) -> Fusion:
+    """Return one network whose scores are the mean of those of networks fitted on the same data."""
+    n, first = len(networks), networks[0]
+    return Fusion(
+        first.mean,
+        first.scale,
+        np.concatenate([network.hidden for network in networks], axis=1),
+        np.concatenate([network.hidden_bias for network in networks]),
+        np.concatenate([network.output / n for network in networks]),
+        np.mean([network.direct for network in networks], axis=0),
+        sum(network.bias for network in networks) / n,
+    )
 
 
 def _sentences(text: AnnotatedText) -> Iterator[AnnotatedText]:
