@@ -100,8 +100,6 @@ RULES = [
          {"entities.usual_names.add_proteins": _nothing}, GENES),
     Rule("everyday words", 42, {"entities.genes.Genes._everyday_words": _nothing},
          GENES, evidence=True),
-    Rule("short forms that mostly mean something else", 14,
-         {"dictionary.unambiguous.other_short_forms": frozenset}, FITTED_GENES, evidence=True),
     Rule("other spellings", 45,
          {"entities.genes.other_spellings": lambda name: [normalize_name(name)]}, GENES),
     Rule("other spellings: words after", 6, {"entities.genes._AFTER_GENE": _NEVER}, GENES),

@@ -90,12 +90,6 @@ def everyday_words() -> frozenset[str]:
 
 
 @cache
-def other_short_forms() -> frozenset[str]:
-    """Read the short names of genes that texts mostly define as something else, such as "CSF"."""
-    return frozenset((ASSETS_FOLDER / "short_forms.txt").read_text(encoding="utf8").split())
-
-
-@cache
 def _annotation_counts_and_rates() -> dict[str, Any]:
     """Read the output of training/scripts/annotation_rates.py."""
     counts: dict[str, Any] = srsly.read_gzip_json(ASSETS_FOLDER / "annotation_rates.json.gz")
@@ -235,9 +229,8 @@ class UnambiguousNames:
             Only names that they hide are then added, and replace them.
         """
         docs = [of_doc.doc for of_doc in found]
-        missed = partial(_missed_names, self._kbs)
         nil = nil or [()] * len(docs)
-        names_in_docs = list(map(missed, found, self.longest(docs), nil))
+        names_in_docs = list(map(_missed_names, found, self.longest(docs), nil))
         all_names = chain.from_iterable(names_in_docs)
         verdicts = self._judge(dict.fromkeys(string for _, _, string, _ in all_names))
         for of_doc, names in zip(found, names_in_docs, strict=True):
@@ -337,7 +330,6 @@ def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
 
 
 def _missed_names(
-    kbs: Mapping[str, KnowledgeBase],
     spans: FoundSpans,
     longest: LabelledSpans,
     nil: Collection[SpanKey],
@@ -369,7 +361,7 @@ def _missed_names(
             reason = f"a name of {' and '.join(labels)}"
         elif spans.excluded and on_one_line(text.lower()) in spans.excluded:
             reason = "excluded by the `exclude` word list"
-        elif text in defined and not _are_synonyms(kbs[label], text, defined[text]):
+        elif text in defined:
             reason = f"a short form of {defined[text]}"
         elif not mention_label and any(
             s[0] < start or s[1] > end or s[2] not in inside for s in near
@@ -377,12 +369,6 @@ def _missed_names(
             reason = "overlaps a mention"
         names.append((start, end, (text, label, in_capitals), reason))
     return names
-
-
-def _are_synonyms(kb: KnowledgeBase, *names: str) -> bool:
-    """Whether two names, such as "MRSA" and its long form, have a concept in common."""
-    indptr, concepts, _ = kb.concepts_of_names(kb.lookup_names(normalize_names(names)))
-    return bool(np.isin(concepts[: indptr[1]], concepts[indptr[1] :]).any())
 
 
 def _hides(doc: Doc, mention: ScoredSpan, name: ScoredSpan) -> bool:
@@ -407,8 +393,6 @@ def _why_not_mention(
     is_alone = text.isalpha() and not annotation_counts(normalized, GENE)[1]
     if label == GENE and is_alone and (not text.isupper() or text.lower() in common_words()):
         return "an English word that training texts never annotate as a gene"
-    if label == GENE and text in other_short_forms():
-        return "a short form that mostly means something else"
     if text.split()[0].lower() in STOP_WORDS:
         return "begins with a function word"
     is_preferred = name.name == name.preferred

@@ -32,7 +32,7 @@ from spacy_bioel.entities.organism_genes import (
     symbols_of,
     with_orthologs,
 )
-from spacy_bioel.entities.organisms import NamedPlace, is_microbe, organism_places
+from spacy_bioel.entities.organisms import NamedPlace, organism_places
 from spacy_bioel.entities.species import (
     HUMAN,
     ORGANISM_PREFIX,
@@ -198,13 +198,7 @@ class Genes(EntityRules):
         type_name = link.label.lower() or "concept"
         if organism in organisms and link.ids:
             return f'{sentence}this {type_name} belongs to "{organisms[organism][0]}".'
-        others = {
-            id: words[0]
-            for id, words in organisms.items()
-            if id != organism and not is_microbe(self.knowledge.kb, id)
-        }
-        if not others and organism not in organisms:
-            return f"{sentence}{type_name}s in texts about microbes are mostly human."
+        others = {id: words[0] for id, words in organisms.items() if id != organism}
         missing = [word for id, word in others.items() if id not in kb.type_names]
         if missing and not link.ids:
             return f"{sentence}{type_name}s of {', '.join(missing)} are not in this knowledge base."

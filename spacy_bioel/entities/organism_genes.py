@@ -37,10 +37,6 @@ from spacy_bioel.types import GENE, ORGANISM, SPECIES, Candidate
 _NAMED_LIKE_WORDS = {f"{ORGANISM}{id}" for id in (7227, 6239, 4932, 4896, 7955, 8364, 3702)}
 _GENE_NAME = re.compile(r"(?<![\w-])[^\W\d_µμ]\w*(?:-\w+)*(?![\w-])")
 _ALLELE = re.compile(r"[Δ∆]$|(?<=^[a-z]{3}\d)-\d{1,3}$|(?<=^[a-z]{3}\d\d)-\d{1,3}$")
-_VERB_OF_GENE = re.compile(  # after a gene that begins a sentence
-    r" (?:(?:controls|regulates|activates|represses|encodes|promotes|inhibits|signals)\b"
-    r"|is (?:required|needed|expressed|activated)\b)"
-)
 _LONGER_NAME = re.compile(r" (?:of\b|in\b|[A-Z])")  # "Son of sevenless"
 # Of the mentions of organisms, so that common words may be names of an organism's genes.
 _MIN_ORGANISM_SHARE = 0.5
@@ -116,7 +112,7 @@ def _is_named_gene(text: str, start: int, end: int, starts: set[int], ends: set[
     """Whether a common word has a capital within a sentence, or words for genes beside it, or a
     gene in the same list."""
     before = text[max(0, start - 2) : start].rstrip()[-1:]
-    is_marked = before.isalpha() or before in {",", ";"} or _VERB_OF_GENE.match(text, end)
+    is_marked = before.isalpha() or before in {",", ";"}
     is_capitalised = text[start].isupper() and is_marked and not _LONGER_NAME.match(text, end)
     if is_capitalised or is_beside_gene_words(text, start, end):
         return True

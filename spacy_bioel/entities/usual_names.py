@@ -44,10 +44,6 @@ _WORDS_AFTER_GENE = re.compile(
     r"|[+⁺−](?!\d)|/(?:ER|PR|PgR|HER2)\b|-/-",
     re.IGNORECASE,
 )
-_BEFORE_HORMONE = re.compile(
-    r"\b(?:serum|plasma|circulating|basal|urinary|salivary) (?:levels of )?$", re.IGNORECASE
-)
-_AFTER_HORMONE = re.compile(r" (?:levels?|concentrations?|secretion|release|pulses?|surge)\b")
 _PROTEIN = re.compile(
     r"(?P<word>(?P<singular>(?:[ -][a-z]+){0,2}[ -](?:(?:co-?)?transporter|symporter|antiporter"
     r"|exchanger|channel|receptor|carrier|pump|[a-z]{3,}ase))s?)"
@@ -112,10 +108,6 @@ def _means_others(kb: KnowledgeBase, name: str, symbols: tuple[str, ...]) -> boo
 def is_beside_gene_words(text: str, start: int, end: int) -> bool:
     """Whether words such as "expression of" are before or after a string, text[start:end]."""
     before = text[max(0, start - _N_CHARS_BEFORE) : start]
-    if text[start:end].isupper() and (  # "basal LH", but "oxytocin levels" are those of a chemical
-        _BEFORE_HORMONE.search(before) or _AFTER_HORMONE.match(text, end)
-    ):
-        return True
     return bool(_WORDS_BEFORE_GENE.search(before) or _WORDS_AFTER_GENE.match(text, end))
 
 
