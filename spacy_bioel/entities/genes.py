@@ -186,7 +186,7 @@ class Genes(EntityRules):
         organism = organism_of_gene(kb, id)
         if id.startswith("NCBIGene:") and kb.find(id) < 0:
             organism = organism_of_ortholog(id)
-        if not organism or self.knowledge is None:
+        if not organism:
             return ""
         if not organisms:
             return "The document names no organism."
@@ -198,11 +198,11 @@ class Genes(EntityRules):
         type_name = link.label.lower() or "concept"
         if organism in organisms and link.ids:
             return f'{sentence}this {type_name} belongs to "{organisms[organism][0]}".'
-        others = {id: words[0] for id, words in organisms.items() if id != organism}
-        missing = [word for id, word in others.items() if id not in kb.type_names]
+        missing = [w[0] for id, w in organisms.items() if id not in {organism, *kb.type_names}]
         if missing and not link.ids:
             return f"{sentence}{type_name}s of {', '.join(missing)} are not in this knowledge base."
-        return f"{sentence}this {type_name} belongs to {'another' if others else 'this'} organism."
+        which = "this" if {*organisms} == {organism} else "another"
+        return f"{sentence}this {type_name} belongs to {which} organism."
 
 
 def create_genes_v1(*, usual_names: bool = True, other_organisms: bool = True) -> Genes:

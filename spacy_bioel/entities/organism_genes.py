@@ -38,8 +38,7 @@ _NAMED_LIKE_WORDS = {f"{ORGANISM}{id}" for id in (7227, 6239, 4932, 4896, 7955, 
 _GENE_NAME = re.compile(r"(?<![\w-])[^\W\d_µμ]\w*(?:-\w+)*(?![\w-])")
 _ALLELE = re.compile(r"[Δ∆]$|(?<=^[a-z]{3}\d)-\d{1,3}$|(?<=^[a-z]{3}\d\d)-\d{1,3}$")
 _LONGER_NAME = re.compile(r" (?:of\b|in\b|[A-Z])")  # "Son of sevenless"
-# Of the mentions of organisms, so that common words may be names of an organism's genes.
-_MIN_ORGANISM_SHARE = 0.5
+_MIN_ORGANISM_SHARE = 0.5  # of the mentions of organisms, so that common words may be genes
 _MIN_LENGTH, _MIN_LENGTH_OF_LETTERS = 3, 2  # characters: "wg", but not "E3"
 _MAX_FREQUENCY = 1.0  # per million words, of words that are rarely anything but genes
 _LIST = r"(?:,|,? and|,? or|/) ?"
@@ -47,10 +46,8 @@ _BEFORE_GENE_IN_LIST, _AFTER_GENE_IN_LIST = re.compile(_LIST), re.compile(rf"{_L
 
 
 def add_organism_genes(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
-    """Add missed names of genes of the organisms above that a document names.
-
-    Common words are added only if half of the mentions of organisms are of these.
-    """
+    """Add missed names of genes of the organisms above that a document names; common words only if
+    at least half of the mentions of organisms are of these."""
     text = text_of(doc)
     named = [id for *_, id in organism_words(text) if id in _NAMED_LIKE_WORDS]
     tables, about = orthologs_of(kb, named).values(), set(named)

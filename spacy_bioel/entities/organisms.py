@@ -65,9 +65,8 @@ _NEAR = 60.0  # characters; nearness falls to a third over this distance
 
 
 class Cues(NamedTuple):
-    """What a text says about whose genes it means: the logarithms of the numbers of words for
-    people and for work with laboratory animals, whether it has a variant, and whether genes are put
-    into other organisms."""
+    """Whose genes a text may mean: the logarithms of the numbers of words for people and for work
+    with laboratory animals, whether it has a variant, and genes that are put into organisms."""
 
     n_people: float
     n_laboratory: float

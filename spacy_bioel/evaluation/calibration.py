@@ -39,6 +39,13 @@ class Reliability:
     def n(self) -> int:
         return sum(bin.n for bin in self.bins)
 
+    @property
+    def calibration_error(self) -> float:
+        """Expected calibration error: |mean score - share of right candidates| per bin, weighted
+        by the number of candidates; 0 without candidates."""
+        total = sum(bin.n * abs(bin.score - bin.right) for bin in self.bins)
+        return total / self.n if self.n else 0.0
+
 
 def reliability(
     gold: Sequence[AnnotatedText],

@@ -283,8 +283,7 @@ def fit_fusion(
     prior (Fusion | None): Weights fitted on other corpora, used as initial weights and as the
         centre of the penalty, because a few hundred mentions cannot determine all weights. None:
         the initial weights are random.
-    n_hidden, l2, seed: Size of the hidden layer, strength of the penalty, and seed of the initial
-        weights, without a prior.
+    n_hidden, l2, seed: Size of the hidden layer, strength of the penalty, seed; without a prior.
     """
     require_scipy()
     from scipy.optimize import minimize

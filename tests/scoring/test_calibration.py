@@ -33,10 +33,11 @@ def test_reliability():
         Bin(0.3, 0.0, 1, 0.3, 0.4),
         Bin(pytest.approx(0.94), 0.5, 2, 0.9, 1.0),
     )
-    assert of_all.n == 3
+    # (1 * |0.3 - 0| + 2 * |0.94 - 0.5|) / 3
+    assert of_all.n == 3 and of_all.calibration_error == pytest.approx(1.18 / 3)
     on_borders = reliability([text], [links], canonical=canonical, on_gold_borders=True)
     assert [one.n for one in on_borders.bins] == [2]
-    assert reliability([text], [[]]).n == 0
+    assert reliability([text], [[]]).calibration_error == 0.0
     (last,) = reliability([text], [[scored(0, 1.0, "A", "A")]]).bins
     assert (last.low, last.high) == (0.9, 1.0)
 
