@@ -330,9 +330,7 @@ def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
 
 
 def _missed_names(
-    spans: FoundSpans,
-    longest: LabelledSpans,
-    nil: Collection[SpanKey],
+    spans: FoundSpans, longest: LabelledSpans, nil: Collection[SpanKey]
 ) -> list[NameInText]:
     """Return the names in a document that are not mentions yet, and reasons found in its text."""
     doc, label_of_span = spans.doc, {s[:2]: s[2] for s in spans.spans}

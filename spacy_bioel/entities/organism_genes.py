@@ -46,8 +46,8 @@ _BEFORE_GENE_IN_LIST, _AFTER_GENE_IN_LIST = re.compile(_LIST), re.compile(rf"{_L
 
 
 def add_organism_genes(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
-    """Add missed names of genes of the organisms above that a document names; common words only if
-    at least half of the mentions of organisms are of these."""
+    """Add missed names of genes if the document names one of the organisms above. Common words are
+    added only if at least half of its mentions of organisms are of these organisms."""
     text = text_of(doc)
     named = [id for *_, id in organism_words(text) if id in _NAMED_LIKE_WORDS]
     tables, about = orthologs_of(kb, named).values(), set(named)

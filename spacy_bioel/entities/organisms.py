@@ -65,8 +65,8 @@ _NEAR = 60.0  # characters; nearness falls to a third over this distance
 
 
 class Cues(NamedTuple):
-    """Whose genes a text may mean: the logarithms of the numbers of words for people and for work
-    with laboratory animals, whether it has a variant, and genes that are put into organisms."""
+    """Clues to whose genes a text means: how many words for people and for work with laboratory
+    animals it has (logarithms), and whether it has variants, or genes put into other organisms."""
 
     n_people: float
     n_laboratory: float
