@@ -229,8 +229,9 @@ class UnambiguousNames:
             Only names that they hide are then added, and replace them.
         """
         docs = [of_doc.doc for of_doc in found]
+        missed = partial(_missed_names, self._kbs)
         nil = nil or [()] * len(docs)
-        names_in_docs = list(map(_missed_names, found, self.longest(docs), nil))
+        names_in_docs = list(map(missed, found, self.longest(docs), nil))
         all_names = chain.from_iterable(names_in_docs)
         verdicts = self._judge(dict.fromkeys(string for _, _, string, _ in all_names))
         for of_doc, names in zip(found, names_in_docs, strict=True):
@@ -330,7 +331,10 @@ def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
 
 
 def _missed_names(
-    spans: FoundSpans, longest: LabelledSpans, nil: Collection[SpanKey]
+    kbs: Mapping[str, KnowledgeBase],
+    spans: FoundSpans,
+    longest: LabelledSpans,
+    nil: Collection[SpanKey],
 ) -> list[NameInText]:
     """Return the names in a document that are not mentions yet, and reasons found in its text."""
     doc, label_of_span = spans.doc, {s[:2]: s[2] for s in spans.spans}
@@ -359,7 +363,7 @@ def _missed_names(
             reason = f"a name of {' and '.join(labels)}"
         elif spans.excluded and on_one_line(text.lower()) in spans.excluded:
             reason = "excluded by the `exclude` word list"
-        elif text in defined:
+        elif text in defined and not _are_synonyms(kbs[label], text, defined[text]):
             reason = f"a short form of {defined[text]}"
         elif not mention_label and any(
             s[0] < start or s[1] > end or s[2] not in inside for s in near
@@ -367,6 +371,12 @@ def _missed_names(
             reason = "overlaps a mention"
         names.append((start, end, (text, label, in_capitals), reason))
     return names
+
+
+def _are_synonyms(kb: KnowledgeBase, *names: str) -> bool:
+    """Whether two names, such as "MRSA" and its long form, have a concept in common."""
+    indptr, concepts, _ = kb.concepts_of_names(kb.lookup_names(normalize_names(names)))
+    return bool(np.isin(concepts[: indptr[1]], concepts[indptr[1] :]).any())
 
 
 def _hides(doc: Doc, mention: ScoredSpan, name: ScoredSpan) -> bool:

@@ -211,12 +211,11 @@ def test_while_the_pipeline_is_loading(nlp, install, new_service):
 @pytest.fixture
 def with_worker(kb, install, new_service) -> Service:
     install(routes=COUNTS)
-    service = new_service(partial(load_model, str(kb)), n_workers=1, deadline=100)
-    service.start()
-    return service
+    return new_service(partial(load_model, str(kb)), n_workers=1, deadline=100)
 
 
 def test_calls_in_a_worker_process(capfd, with_worker):
+    with_worker.start()  # here, since a process keeps the standard error that it starts with
     client = client_of(with_worker)
     counted = client.post("/mentions", json={"text": "Narcan", "parts": [{"text": "Narcan"}]})
     assert (counted.status_code, counted.json()["n"]) == (200, 2)
@@ -232,6 +231,7 @@ def test_calls_in_a_worker_process(capfd, with_worker):
 
 @pytest.mark.slow
 def test_a_call_that_ends_its_worker(with_worker):
+    with_worker.start()
     client = client_of(with_worker)
     answer = client.post("/mentions", json={"text": "dies"})
     assert (answer.status_code, answer.json()["code"]) == (503, "B561")
