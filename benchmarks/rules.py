@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spacy_bioel.entities import homonyms, species, usual_names, variant_grammar
+from spacy_bioel.entities import homonyms, organisms, species, usual_names, variant_grammar
 from spacy_bioel.entities.variant_grammar import REWRITES, VARIANT_FORMS
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.text.normalize import normalize_name
@@ -95,7 +95,7 @@ RULES = [
          {"entities.usual_names.usual_names": _usual(lambda u: not u.needs_context)}, FITTED_GENES),
     Rule("words for genes beside a name", 36,
          {"entities.usual_names.is_beside_gene_words": lambda *_: False}, GENES, evidence=True),
-    Rule("codes", 33, {"entities.variant_grammar.is_code": lambda *_: False}, GENES, evidence=True),
+    Rule("codes", 33, {"entities.patterns.is_code": lambda *_: False}, GENES, evidence=True),
     Rule("proteins called by chemicals", 35,
          {"entities.usual_names.add_proteins": _nothing}, GENES),
     Rule("everyday words", 42, {"entities.genes.Genes._everyday_words": _nothing},
@@ -105,7 +105,8 @@ RULES = [
     Rule("other spellings: words after", 6, {"entities.genes._AFTER_GENE": _NEVER}, GENES),
     # The corpora have hardly any of the names that these three rules are about.
     Rule("other spellings: words before", 6, {"entities.genes._BEFORE_GENE": _NEVER}),
-    Rule("organisms by words: domestic animals", 13, {"entities.organisms._animals": dict}),
+    Rule("organisms by words: domestic animals", 13, {"entities.organisms._tables":
+         lambda tables=organisms._tables: (*tables()[:2], {})}),
     Rule("symbols of bacteria", 4, {"entities.species._BACTERIAL_SYMBOL": _NEVER}),
     Rule("other spellings: joined words", 5, {"entities.genes._MAX_JOINED_WORDS": 1}, GENES),
     Rule("prefixes of organisms", 9,
@@ -130,7 +131,7 @@ RULES = [
     ),
     Rule("organisms by words", 28, {"entities.organisms.organism_words": _nothing}, GENES),
     Rule("organisms by words: species_words.json", 10,
-         {"entities.organisms._organism_pattern": lambda: (_NEVER, [])}, GENES),
+         {"entities.organisms._tables": lambda: (_NEVER, [], {})}, GENES),
     Rule("microbes have hosts", 22, {"entities.species.is_microbe": lambda *_: False}, GENES),
     Rule("experimental systems", 22,
          {"entities.organisms._is_experimental_system": lambda *_: False}, GENES),
@@ -144,8 +145,8 @@ RULES = [
     ),
     Rule("chemicals: short forms in brackets", 95,
          {"entities.chemicals.Chemicals._definitions": lambda *_: {}}),
-    Rule("chemicals: measures are no short forms", 5, {"entities.chemicals._NOT_A_CHEMICAL":
-         _NEVER}),
+    Rule("chemicals: measures are no short forms", 5, {"entities.chemicals.find_words":
+         lambda *_: None}),
     Rule("composites", 230, {"entities.composites.split_composite": lambda mention: []}, GENES),
     Rule("composites: further members", 60,
          {"entities.composites.end_with_members": lambda text, start, end: end}, GENES),

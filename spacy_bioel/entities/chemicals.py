@@ -14,17 +14,13 @@ from spacy.tokens import Doc
 from spacy_bioel.batch import Batch, Query
 from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.entities import EntityRules
+from spacy_bioel.entities.patterns import find_words
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.text.sentences import find_forms, is_short_form
 from spacy_bioel.types import CHEMICAL
 
 _BRACKETED_FORM = re.compile(r"(?<=\w)\s?[(\[]([^\s()\[\],;]{2,10})[)\],;]")
-# Measures, routes, doses and places: "cisplatin (IC50)", "aspirin (PO)".
-_NOT_A_CHEMICAL = re.compile(
-    r"(?:IC|EC|LD|ED|GI|CC|LC|TD)-?\d+|AUC|C?max|[IVXS]+|\d.*(?:[mµμn]?[gMLl]|%)|[CR]?[IR]|OR|HR"
-    r"|SD|SEM?|USA?|UK|EU|PO|IP|IM|SC|ICV|IT|IN|BID|TID|QD|HPLC|MS|NMR|UV|FDA|CAS|NCT\d+|[A-Z]\d?|.*/.*"
-)
 
 
 class Chemicals(EntityRules):
@@ -55,11 +51,11 @@ class Chemicals(EntityRules):
         """Return the tokens of the chemical that each short form is defined for."""
         text, known = text_of(doc), long_forms(doc)
         shorts = {
-            match.start(): match[1]
-            for match in _BRACKETED_FORM.finditer(text)
-            if is_short_form(match[1])
-            and match[1] not in known
-            and not _NOT_A_CHEMICAL.fullmatch(match[1])
+            form.start(): form[1]
+            for form in _BRACKETED_FORM.finditer(text)
+            if is_short_form(form[1])
+            and form[1] not in known
+            and not find_words("not a chemical", form[1])  # "cisplatin (IC50)", "aspirin (PO)"
         }
         defined: dict[str, tuple[int, int]] = {}
         places = find_forms(text, set(shorts.values()))

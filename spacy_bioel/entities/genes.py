@@ -33,6 +33,7 @@ from spacy_bioel.entities.organism_genes import (
     with_orthologs,
 )
 from spacy_bioel.entities.organisms import NamedPlace, organism_places
+from spacy_bioel.entities.patterns import find_words
 from spacy_bioel.entities.species import (
     HUMAN,
     ORGANISM_PREFIX,
@@ -55,12 +56,6 @@ from spacy_bioel.types import (
     best_first,
 )
 
-# A text without any of these words is assumed not to mention genes: "The cat had the flu."
-_GENETICS_WORDS = re.compile(
-    r"\b(?:gen(?:e|etic|om)|express|mrna|transcri|mutat|mutant|variant|protein|receptor|kinase|allele"
-    r"|polymorphi|knock|loc(?:i|us)\b|enzym|signal|pathway|antibod|encod|promoter|deficien|inhibit)",
-    re.IGNORECASE,
-)
 # Strings annotated as genes in at least this fraction of cases are not everyday words: "Pten", but
 # not "met".
 _MIN_ANNOTATION_RATE = 0.9
@@ -101,7 +96,7 @@ class Genes(EntityRules):
         """Return all genes if they are everyday words and the text does not mention genetics."""
         genes = [s for s in spans if s[2] == GENE and s[3] < 1]  # 1 means forced by the user
         are_words = genes and all(map(self._is_everyday_word, texts_of(doc, genes)))
-        return genes if are_words and not _GENETICS_WORDS.search(text_of(doc)) else []
+        return genes if are_words and not find_words("genetics", text_of(doc)) else []
 
     def _is_everyday_word(self, text: str) -> bool:
         """Whether a string is probably an everyday word rather than the gene with this name."""

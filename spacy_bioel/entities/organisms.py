@@ -15,6 +15,7 @@ from spacy.tokens import Doc
 
 from spacy_bioel.batch import Batch
 from spacy_bioel.doc import text_of
+from spacy_bioel.entities.patterns import count_words, find_words
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -28,39 +29,12 @@ _GENE_TO_ORGANISM = re.compile(
     r"(?:in|of|from)\s(?:the\s|both\s|adult\s|wild-type\s)?",
     re.IGNORECASE,
 )
-# Words before or after an organism that mark it as merely an experimental system.
-_AFTER_SYSTEM = re.compile(
-    r"[\s-](?:(?:two|2|one|three)[\s-]hybrid|anti-|anti\s|monoclonal|polyclonal|serum|"
-    r"smok|chew|xenograft|mammary tumou?r virus)",
-    re.IGNORECASE,
-)
-_BEFORE_SYSTEM = re.compile(
-    r"(?:\bnude|\bSCID|\bathymic|\bimmunodeficient|\bimmunocompromised|\bxenografts?(?:ed)?)[\s-]"
-    r"(?:tumou?r\s)?(?:in\s(?:nude\s|SCID\s|athymic\s)?)?$",
-    re.IGNORECASE,
-)
 _CASED_WORD = re.compile(r"(?<![\w-])[A-Za-z][a-z]{1,20}(?![\w-])")  # "rams", but not "RAM"
 _WORD, _MAX_WORDS_IN_NAME = re.compile(r"\w+"), 4
-_MAX_BEFORE_SYSTEM = 40  # characters to search before an organism
 _MAX_ORGANISMS = 50
 _ANYWHERE = 1 << 40  # longer than any document, in characters
 
 
-# What a sentence says about whose genes it means.
-_PEOPLE = re.compile(
-    r"\b(?:patients?|children|individuals?|subjects?|famil(?:y|ies)|cohort|population|carriers?|cases"
-    r"|clinical|tumou?rs?|cancers?|carcinomas?)\b",
-    re.IGNORECASE,
-)
-_CHANGE = re.compile(
-    r"\b[ACDEFGHIKLMNPQRSTVWY]\d{1,4}[ACDEFGHIKLMNPQRSTVWY]\b|\b[pc][.]|polymorphism|\brs\d"
-)
-_LABORATORY = re.compile(
-    r"\b(?:knock-?(?:out|in)s?|null|floxed|Cre|pups?|litter(?:mate)?s?|dams?|E\d{1,2}\.\d|gavage"
-    r"|(?:embryonic|postnatal) day|transgenic|congenic|intraperitoneal\w*|conditional"
-    r"|targeted (?:deletion|disruption))\b|[-−–+]/[-−–]|fl/fl"
-)
-_TRANSGENE = re.compile(r"xenograft|transgen|transfect|overexpress", re.IGNORECASE)
 _NEAR = 60.0  # characters; nearness falls to a third over this distance
 
 
@@ -75,8 +49,11 @@ class Cues(NamedTuple):
 
 
 def cues_of(text: str) -> Cues:
-    n_people, n_laboratory = (log1p(len(p.findall(text))) for p in (_PEOPLE, _LABORATORY))
-    return Cues(n_people, n_laboratory, bool(_CHANGE.search(text)), bool(_TRANSGENE.search(text)))
+    n_people, n_laboratory = (log1p(count_words(use, text)) for use in ("people", "laboratory"))
+    has_variant, has_transgene = (
+        bool(find_words(u, text)) for u in ("variant of a gene", "transgene")
+    )
+    return Cues(n_people, n_laboratory, has_variant, has_transgene)
 
 
 class NamedOrganisms:
@@ -161,32 +138,29 @@ class NamedOrganisms:
 
 def _is_experimental_system(text: str, start: int, end: int) -> bool:
     """Whether an organism is merely an experimental system: "yeast two-hybrid", "nude mice"."""
-    before = text[max(0, start - _MAX_BEFORE_SYSTEM) : start]
-    return bool(_AFTER_SYSTEM.match(text, end) or _BEFORE_SYSTEM.search(before))
+    uses = ("before a laboratory animal", "after a laboratory animal")
+    return any(find_words(use, text, start, end) for use in uses)
 
 
 @cache
-def _organism_pattern() -> tuple[re.Pattern[str], list[str]]:
-    """Return a pattern with a group for each organism that has words, and these organisms.
+def _tables() -> tuple[re.Pattern[str], list[str], dict[str, str]]:
+    """Return a pattern with a group for each organism that has words, these organisms, and the
+    animals by their words ("sows", "beagle"; see SOURCES.md).
 
     Words for people, strains, and cell lines that are not human are in assets/species_words.json.
     """
     words_of: dict[str, list[str]] = srsly.read_json(ASSETS_FOLDER / "species_words.json")
     groups = "|".join(f"({'|'.join(words)})" for words in words_of.values())
-    return re.compile(rf"(?<![\w-])(?:{groups})(?!\w)", re.IGNORECASE), list(words_of)
-
-
-@cache
-def _animals() -> dict[str, str]:
-    """Read the words for domestic animals ("sows", "beagle"; see SOURCES.md)."""
-    words_of: dict[str, str] = srsly.read_json(ASSETS_FOLDER / "animals.json")
-    return {word: animal for animal, words in words_of.items() for word in words.split()}
+    pattern = re.compile(rf"(?<![\w-])(?:{groups})(?!\w)", re.IGNORECASE)
+    animals: dict[str, str] = srsly.read_json(ASSETS_FOLDER / "animals.json")
+    animal_of = {word: animal for animal, words in animals.items() for word in words.split()}
+    return pattern, list(words_of), animal_of
 
 
 @lru_cache(maxsize=256)
 def organism_words(text: str) -> list[NamedPlace]:
     """Return words that imply an organism ("patients", "C2C12"), found without a detector."""
-    (pattern, organisms), animals = _organism_pattern(), _animals()
+    pattern, organisms, animals = _tables()
     matches = pattern.finditer(text)
     places = [(*match.span(), organisms[(match.lastindex or 1) - 1]) for match in matches]
     for match in _CASED_WORD.finditer(text):

@@ -21,8 +21,8 @@ from spacy.util import filter_spans
 from spacy_bioel.batch import Batch, Query
 from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.entities import RULE_PROBABILITY, LinkerKnowledge
+from spacy_bioel.entities.patterns import find_words, is_code
 from spacy_bioel.entities.species import HUMAN
-from spacy_bioel.entities.variant_grammar import is_code
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -30,30 +30,10 @@ from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.types import CHEMICAL, GENE, ScoredSpan
 
 _NAME_OR_WORD = re.compile(r"(?<![\w-])[^\W\d_][\w/-]*+")
-_WORDS_BEFORE_GENE = re.compile(
-    r"\b(?:(?:over|co-?)?express(?:ion|es|ed|ing)(?: levels?)?|knock(?:down|out|ing down)|silencing"
-    r"|deletion|ablation|loss|depletion|transcription|phosphorylation|(?:m?RNA|protein) levels?"
-    r"|mutations?|promoter|genes?|proteins?|transfect\w{1,5}|si-?RNA|antibod(?:y|ies))"
-    r"(?: (?:of|for|in|to|against|with|encoding))?(?: the)?(?: human| mouse| rat)?[ (]$",
-    re.IGNORECASE,
-)
-_WORDS_AFTER_GENE = re.compile(
-    r"[ -](?:(?:over)?express(?:ion|ing|ed)|genes?|proteins?|m?RNA|knock(?:down|out)|siRNA|promoter"
-    r"|mutations?|mutants?|null|deficien(?:t|cy)|transcripts?|phosphorylation|positive|negative"
-    r"|polymorphisms?|transfected)\b"
-    r"|[+⁺−](?!\d)|/(?:ER|PR|PgR|HER2)\b|-/-",
-    re.IGNORECASE,
-)
-_PROTEIN = re.compile(
-    r"(?P<word>(?P<singular>(?:[ -][a-z]+){0,2}[ -](?:(?:co-?)?transporter|symporter|antiporter"
-    r"|exchanger|channel|receptor|carrier|pump|[a-z]{3,}ase))s?)"
-    r"(?: [A-Z]?\d{1,2}[A-Z]?| [IVX]{1,3}| (?:alpha|beta|gamma))?(?![\w-])"
-)
 _NUMBER_OR_CAT = re.compile(r"\d{4}|^[Cc]at$|^CAT$")
 MAX_PARTS = 4  # of a name, between hyphens: the time for "a-a-a-..." would grow with its square
 _NEVER_LABELS = (GENE, "Disease")
 USUAL_NAME = "by the rules for names of genes"  # for explanations
-_N_CHARS_BEFORE = 60  # characters before a name to search for words for genes
 
 
 class UsualName(NamedTuple):
@@ -107,8 +87,10 @@ def _means_others(kb: KnowledgeBase, name: str, symbols: tuple[str, ...]) -> boo
 
 def is_beside_gene_words(text: str, start: int, end: int) -> bool:
     """Whether words such as "expression of" are before or after a string, text[start:end]."""
-    before = text[max(0, start - _N_CHARS_BEFORE) : start]
-    return bool(_WORDS_BEFORE_GENE.search(before) or _WORDS_AFTER_GENE.match(text, end))
+    return bool(
+        find_words("before a gene", text, start, end)
+        or find_words("after a gene", text, start, end)
+    )
 
 
 def add_proteins(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
@@ -118,7 +100,8 @@ def add_proteins(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
     """
     text, by_name = text_of(doc), dict[Span, str]()
     for start, end, label, probability in found.spans:
-        after = _PROTEIN.match(text, doc[end - 1].idx + len(doc[end - 1]))
+        end_char = doc[end - 1].idx + len(doc[end - 1])
+        after = find_words("protein after a chemical", text, doc[start].idx, end_char)
         if label != CHEMICAL or probability == 1 or not after:
             continue
         for first in (start, max(0, start - 1)):
@@ -139,11 +122,11 @@ def add_usual_names(doc: Doc, found: FoundSpans) -> None:
     """Add missed names, and correct names of chemicals that are genes here."""
     text, names, added = text_of(doc), usual_names(), list[ScoredSpan]()
     dropped = set[ScoredSpan]()
-    for match in _NAME_OR_WORD.finditer(text):
-        name = "-".join(match.group().split("-", MAX_PARTS)[:MAX_PARTS])
+    for word in _NAME_OR_WORD.finditer(text):
+        name = "-".join(word.group().split("-", MAX_PARTS)[:MAX_PARTS])
         while name not in names and "-" in name:
             name = name.rpartition("-")[0]
-        usual, start, end = names.get(name), match.start(), match.start() + len(name)
+        usual, start, end = names.get(name), word.start(), word.start() + len(name)
         if usual is None or (span := doc.char_span(start, end)) is None:
             continue
         near = found.overlapping(span.start, span.end)

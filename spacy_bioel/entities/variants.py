@@ -16,8 +16,9 @@ from spacy.tokens import Doc
 from spacy_bioel.batch import Batch
 from spacy_bioel.doc import text_of
 from spacy_bioel.entities import EntityRules
+from spacy_bioel.entities.patterns import is_code
 from spacy_bioel.entities.species import is_named
-from spacy_bioel.entities.variant_grammar import RS_NUMBER, find_variants, is_code, read_variant
+from spacy_bioel.entities.variant_grammar import RS_NUMBER, find_variants, read_variant
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.text.sentences import sentence_borders
 from spacy_bioel.types import (

@@ -14,7 +14,8 @@ from spacy_bioel.entities.composites import end_with_members, split_composite
 from spacy_bioel.entities.genes import other_spellings
 from spacy_bioel.entities.organism_genes import add_organism_genes
 from spacy_bioel.entities.organisms import organism_words
-from spacy_bioel.entities.variant_grammar import Variant, find_variants, is_code, read_variant
+from spacy_bioel.entities.patterns import find_words, is_code, pattern_rows
+from spacy_bioel.entities.variant_grammar import Variant, find_variants, read_variant
 from spacy_bioel.entities.variants import rs_numbers
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.report import explain
@@ -99,3 +100,9 @@ CHECKS = {
 @pytest.mark.parametrize("case", list(CASES))
 def test_case(case):
     check(case, CHECKS)
+
+
+@pytest.mark.parametrize("row", pattern_rows())
+def test_examples_of_pattern(row):
+    assert find_words(row.use, *marked(row.example), only=(row.pattern,)), "example"
+    assert not find_words(row.use, *marked(row.counterexample)), "counterexample"

@@ -1,0 +1,121 @@
+"""Patterns for words in and beside names: assets/patterns.tsv, one row for each.
+
+A row has a use, a regular expression, an example that it matches, and a counterexample that no row
+of this use matches. Bars mark the name that the words stand beside: "loss of |fat|". To teach the
+rules another word, add a row: a test runs the examples of all rows. Rows of "laboratory", "people",
+"transgene" and "variant of a gene" are weighed, so a new one needs weights that are fitted anew
+(training/scripts/gene_evidence.py).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import NamedTuple
+
+from spacy_bioel.kb.bundled import ASSETS_FOLDER
+
+
+class _Use(NamedTuple):
+    """How rows are used.
+
+    place (str): Whether they are "before", "after" or "within" a string, or the "whole" string.
+    around (str): What may stand around the words of a row, in place of "ROWS".
+    max_before (int): Characters before a name to search.
+    """
+
+    place: str = "within"
+    around: str = "ROWS"
+    flags: re.RegexFlag = re.IGNORECASE
+    max_before: int = 60
+
+
+_USES = {
+    "before a gene": _Use(
+        "before",
+        r"\b(?:ROWS)(?: (?:of|for|in|to|against|with|encoding))?(?: the)?(?: human| mouse| rat)?"
+        r"[ (]$",
+    ),
+    "after a gene": _Use("after"),
+    "genetics": _Use(),
+    "protein after a chemical": _Use(
+        "after",
+        r"(?P<word>(?P<singular>(?:[ -][a-z]+){0,2}[ -](?:ROWS))s?)"
+        r"(?: [A-Z]?\d{1,2}[A-Z]?| [IVX]{1,3}| (?:alpha|beta|gamma))?(?![\w-])",
+        re.NOFLAG,
+    ),
+    "not a chemical": _Use("whole", flags=re.NOFLAG),
+    "before a code": _Use(  # "cat. no. A4503G", "wells A12G to"
+        "before",
+        r"(?:ROWS)(?:[ :#(\[]{0,3}(?:no|nos|numbers?|codes?|id|ref|names?|registration|was|were|is"
+        r"|are|as|one|primers?|the|called|named|labelled)\b\.?){0,4}[ :#(\[\"']{0,3}"
+        r"(?:[A-Z]\w{2,11},? (?:and|or|to) |[A-Z]\w{2,11}, )?$",
+        max_before=70,
+    ),
+    "code": _Use("whole", flags=re.NOFLAG),
+    'after "cat"': _Use("after"),
+    "people": _Use(),
+    "laboratory": _Use(flags=re.NOFLAG),
+    "transgene": _Use(),
+    "variant of a gene": _Use(flags=re.NOFLAG),
+    "before a laboratory animal": _Use(
+        "before",
+        r"(?:ROWS)(?:tumou?r\s)?(?:in\s(?:nude\s|SCID\s|athymic\s)?)?$",
+        max_before=40,
+    ),
+    "after a laboratory animal": _Use("after"),
+}
+
+
+class PatternRow(NamedTuple):
+    """A row of assets/patterns.tsv."""
+
+    use: str
+    pattern: str
+    example: str
+    counterexample: str
+
+
+def pattern_rows() -> list[PatternRow]:
+    lines = (ASSETS_FOLDER / "patterns.tsv").read_text("utf8").splitlines()
+    return [PatternRow(*line.split("\t")) for line in lines if not line.startswith("# use")]
+
+
+@cache
+def pattern_of(use: str, *rows: str) -> re.Pattern[str]:
+    """Compile the rows of a use, or only these patterns, into one pattern."""
+    rows = rows or tuple(row.pattern for row in pattern_rows() if row.use == use)
+    return re.compile(_USES[use].around.replace("ROWS", "|".join(rows)), _USES[use].flags)
+
+
+def find_words(
+    use: str, text: str, start: int = 0, end: int | None = None, *, only: tuple[str, ...] = ()
+) -> re.Match[str] | None:
+    """Find the words of a use in the string text[start:end], or before or after it.
+
+    only (tuple[str, ...]): Patterns to find instead of those of all rows.
+    """
+    pattern, end = pattern_of(use, *only), len(text) if end is None else end
+    match _USES[use].place:
+        case "before":
+            return pattern.search(text[max(0, start - _USES[use].max_before) : start])
+        case "after":
+            return pattern.match(text, end)
+        case "whole":
+            return pattern.fullmatch(text, start, end)
+    return pattern.search(text, start, end)
+
+
+def count_words(use: str, text: str) -> int:
+    return len(pattern_of(use).findall(text))
+
+
+def is_code(text: str, start: int, end: int) -> bool:
+    """Whether a string with digits, text[start:end], is a code according to the words before it, or
+    the string is "cat" before a catalogue number."""
+    mention = text[start:end]
+    if mention.lower() == "cat":
+        return find_words('after "cat"', text, start, end) is not None
+    if not any(map(str.isdigit, mention)) or " " in mention:
+        return False
+    return any(find_words(use, text, start, end) for use in ("code", "before a code"))
