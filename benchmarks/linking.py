@@ -29,17 +29,17 @@ from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import CANDIDATES, KEY, blank, dev, only, scored
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.doc import split_kb_id
-from spacy_bioel.evaluation.fit import (
+from spacy_bioel.evaluation.run import link_gold_mentions
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.linking.evidence import EVIDENCE, FEATURES
+from spacy_bioel.models.fusion import Fusion
+from spacy_bioel.plugins.tuning.fit import (
     document_folds,
     fit_fusion,
     gather_development,
     gold_docs,
     merge_development,
 )
-from spacy_bioel.evaluation.run import link_gold_mentions
-from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.linking.evidence import EVIDENCE, FEATURES
-from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link, Mention

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from benchmarks.readme import write_block
 from benchmarks.tables import table
-from spacy_bioel.cli.error_files import COLUMNS
 from spacy_bioel.evaluation.protocols import ALIASES, KINDS, MARKS, PAIRING, PROTOCOLS
+from spacy_bioel.plugins.reports.error_files import COLUMNS
 
 _DOCS = Path(__file__).parents[1] / "docs"
 PAGE, ERRORS = _DOCS / "reference" / "protocols.md", _DOCS / "guides" / "errors.md"

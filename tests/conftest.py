@@ -10,15 +10,28 @@ import pytest
 import spacy
 
 ROOT = Path(__file__).parents[1]
-ALL = ("clinical", "contextual", "curation", "service", "spark")
+ALL = ("clinical", "contextual", "curation", "reports", "service", "spark", "tuning")
 # Files of tests besides those in `plugins`: plugins without which they are left out.
 NEED = {
+    "cli/test_cli_card.py": ["reports", "tuning"],
+    "cli/test_cli_check.py": ["reports"],
+    "cli/test_cli_errors.py": ["reports"],
+    "cli/test_cli_evaluate.py": ["reports", "tuning"],
+    "cli/test_cli_pages.py": ["reports", "tuning"],
+    "cli/test_cli_quantize.py": ["tuning"],
+    "cli/test_cli_train.py": ["tuning"],
+    "cli/test_cli_tune.py": ["tuning"],
+    "pipeline/test_fine_tuning.py": ["reports", "tuning"],
+    "pipeline/test_tuned_is_evaluated.py": ["tuning"],
+    "scoring/test_xrefs.py": ["reports"],
+    "test_project.py": ["reports", "tuning"],
     "test_expressions.py": ["clinical"],
     "test_mistakes.py": ALL,
     "test_pretraining.py": ["contextual"],
     "test_prose.py": ALL,
     "test_reference.py": ALL,
-    "faults/test_private_texts.py": ["service"],
+    "faults/test_kill_points.py": ["reports"],
+    "faults/test_private_texts.py": ["reports", "service"],
     "faults/test_slow_clients.py": ["service"],
     "invariants/test_linear_time.py": ["clinical"],
 }

@@ -39,7 +39,7 @@ EXTRAS = [
 ]
 
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
-CONFIGS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("assets/**/*.cfg"))
+CONFIGS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("assets/**/*.cfg"))
 # Names for configs -> plugin that registers them.
 OF_PLUGINS = {
     name: plugin for plugin, offers in known_plugins().items() for name in offers.get(SPACY, ())
@@ -160,7 +160,11 @@ PLANTED = [
     ("export/rows.py", 'import_module(".plugins.service", "spacy_bioel")', "plugins/service"),
     ("factories.py", 'RULES = {"notes": {"@misc": "spacy-bioel.Notes.v1"}}', "plugins/clinical"),
     ("settings.py", 'PIPE = dict(factory="bioel_context")', "plugins/clinical"),
-    ("assets/fine_tune.cfg", '@architectures = "spacy-bioel.DualEncoder.v1"', "plugins/contextual"),
+    (
+        "plugins/tuning/assets/fine_tune.cfg",
+        '@architectures = "spacy-bioel.DualEncoder.v1"',
+        "plugins/contextual",
+    ),
     (
         "plugins/service/app.py",
         "from spacy_bioel.plugins.clinical import layout",

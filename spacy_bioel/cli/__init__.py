@@ -17,7 +17,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from spacy_bioel import __version__
-from spacy_bioel.cli import card, console, corpora, documents, evaluate, kb_build, kb_show, train
+from spacy_bioel.cli import console, corpora, documents, kb_build, kb_show
 from spacy_bioel.errors import LOGGER, BioelError, Errors, crash_report
 from spacy_bioel.parallel import memory_errors
 from spacy_bioel.registered import COMMANDS, all_names, load_registered
@@ -54,15 +54,9 @@ corpus_app = typer.Typer(
 )
 app.add_typer(kb_app, name="kb")
 app.add_typer(corpus_app, name="corpus")
-corpus_app.command("check")(corpora.check_command)
 app.command("convert")(corpora.convert)
 app.command("link")(documents.link_command)
 app.command("explain")(documents.explain_command)
-app.command("train")(train.train_command)
-app.command("tune")(evaluate.tune_command)
-app.command("quantize")(evaluate.quantize_command)
-app.command("evaluate", help=evaluate.EVALUATE_HELP)(evaluate.evaluate_command)
-app.command("card")(card.card)
 app.command("verify")(kb_show.verify_command)
 kb_app.command("build")(kb_build.build)
 kb_app.command("list")(kb_show.list_kbs)
@@ -78,10 +72,11 @@ def _add_registered() -> None:
 
     A command that is missing, or cannot be imported, is hidden, and says so when it is run.
     """
-    own = {app: _names_in(app), kb_app: _names_in(kb_app)}
-    for name in all_names(COMMANDS):
+    groups = {"kb": kb_app, "corpus": corpus_app}
+    own = {commands: _names_in(commands) for commands in (app, *groups.values())}
+    for name in sorted(all_names(COMMANDS)):
         group, _, command = name.rpartition(" ")
-        commands = kb_app if group == "kb" else app
+        commands = groups.get(group, app)
         if command in own[commands]:
             about = {"what": "command", "name": name, "first": __package__, "second": "another"}
             LOGGER.error(Errors.B660.format(**about))

@@ -382,3 +382,11 @@ def _marks(error: LinkingError, knowledge: GoldLookup, retired: set[Mention]) ->
         yield "retired"
     if knowledge.is_seen is not None and not knowledge.is_seen(error.string, gold.ids):
         yield "unseen"
+
+
+def percent_of(counts: Sequence[Counts], protocol: str, metric: str) -> float:
+    """Compute a protocol's metric, in percent, from the counts of all documents."""
+    definition = get_protocol(protocol)[1].metrics[metric]
+    names = {name for ratio in definition.ratios for name in ratio}
+    sums = {name: np.array([sum(row[name] for row in counts)], float) for name in names}
+    return float(percent(definition, sums)[0])

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +26,16 @@ from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.linking.validation import check_gold_ids
 from spacy_bioel.loading import (
     dictionary_pipeline,
-    find_detector,
     find_linker,
     require_linker,
     spans_key,
 )
 from spacy_bioel.models.fusion import standard_id
-from spacy_bioel.models.torch_io import quantize_model
 from spacy_bioel.pipe import listens, with_token_vectors
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link
 
 DOCS_PER_BATCH = 32
-MAX_LOSS = 0.2  # of F1 in percentage points, if a detector is quantised
 Texts = Sequence[AnnotatedText]
 Protocols = Mapping[str, protocols.Protocol]  # by name
 # The links of each document; the key is whether the linker was given the gold mentions.
@@ -236,44 +234,10 @@ def knowledge_of(linker: Linker) -> GoldLookup:
     )
 
 
-@dataclass(frozen=True)
-class QuantizationReport:
-    """F1 in percent by protocol, before and after a detector was quantised."""
-
-    documents: int
-    mentions: int
-    before: dict[str, float]
-    after: dict[str, float]
-
-
-def quantize_pipeline(
-    nlp: Language, texts: Texts, *, track: Track = untracked
-) -> QuantizationReport:
-    """Quantise the detector of a pipeline in place, for inference.
-
-    nlp (Language): Its scores, nlp.meta["performance"], are removed.
-    texts (Texts): Gold documents that the pipeline was not trained on.
-    RAISES BioelError: [B639] if there is no detector, [B640] if F1 falls by more than `MAX_LOSS`,
-        [B641] if a weight is not a finite number.
-    """
-    detector = find_detector(nlp)
-    if detector is None:
-        raise BioelError(Errors.B639.format(pipes=", ".join(nlp.pipe_names) or "none"))
-    has_ids = any(mention.ids for text in texts for mention in text.mentions)
-    names = ("mention", "end_to_end") if find_linker(nlp) and has_ids else ("mention",)
-    measured_by = {name: protocols.get_protocol(name)[1] for name in names}
-
-    def measured() -> dict[str, float]:
-        figures = measure_pipeline(nlp, texts, measured_by, track=track)
-        return {name: figures.get((name, "f1"), 0.0) for name in names}
-
-    before = measured()
-    quantize_model(detector.model)
-    after = measured()
-    for name in names:
-        if (loss := before[name] - after[name]) > MAX_LOSS:
-            about = {"before": before[name], "after": after[name], "loss": loss}
-            raise BioelError(Errors.B640.format(protocol=name, largest=MAX_LOSS, **about))
-    n_mentions = sum(len(text.mentions) for text in texts)
-    nlp.meta["performance"] = {}
-    return QuantizationReport(len(texts), n_mentions, before, after)
+def digest_of(texts: Iterable[AnnotatedText]) -> str:
+    """Return a digest of gold documents: texts and mentions, without regard to their order."""
+    rows = []
+    for text in texts:
+        mentions = sorted((m.start, m.end, m.label, sorted(m.ids)) for m in text.mentions)
+        rows.append(blake2b(repr((text.text, mentions)).encode("utf8", "surrogatepass")).digest())
+    return blake2b(b"".join(sorted(rows)), digest_size=8).hexdigest()

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from browser import check_page, chromium
 
-from spacy_bioel.cli.error_files import COLUMNS, EXAMPLES_PER_KIND
+from spacy_bioel.plugins.reports.error_files import COLUMNS, EXAMPLES_PER_KIND
 
 # Hypertension under an id that the knowledge base does not know, "clonidine" without an id, a gold
 # mention that goes on to the right, and a name of the knowledge base that nobody annotated. The

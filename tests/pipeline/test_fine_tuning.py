@@ -21,11 +21,11 @@ from tiny import blank, examples, linking_nlp
 
 from spacy_bioel.cli.corpora import convert
 from spacy_bioel.errors import BioelError
-from spacy_bioel.fine_tuning import choose_starts
 from spacy_bioel.io.jsonl import read_concepts_jsonl
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.mentions.model import set_labels
 from spacy_bioel.models.torch_io import weights_of
+from spacy_bioel.plugins.tuning.fine_tuning import choose_starts
 from spacy_bioel.types import Concept
 
 TRAINING = Path(__file__).parents[2] / "training"

@@ -15,7 +15,6 @@ from tiny import LINKER, VOCABULARY, blank, linking_nlp, train
 
 from spacy_bioel.doc import get_links
 from spacy_bioel.errors import BioelError
-from spacy_bioel.evaluation.fit import gather_development, gold_docs
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -165,15 +164,19 @@ def text(number: int) -> AnnotatedText:
     return AnnotatedText(str(number), TEXT, mentions)
 
 
-def test_trained_and_tuned_as_any_other(folders, tmp_path):
+@pytest.fixture
+def joined_nlp(folders):
     nlp = blank()
     nlp.add_pipe("bioel_linker", config=LINKER | {"kb": folders})
     nlp.config["initialize"]["components"]["bioel_linker"] = VOCABULARY
     train(nlp, [text(1), text(2)], updates=7)
-    linker = nlp.get_pipe("bioel_linker")
-    nlp.add_pipe("entity_ruler", first=True, source=linking(""))
-    assert [ent._.cui for ent in nlp(TEXT).ents] == ["D:1", "S:2", "B:1"]
-    development = gather_development(linker, gold_docs(nlp, [text(1), text(2)]))
+    return nlp
+
+
+def test_tuned_as_any_other(joined_nlp):
+    fit = pytest.importorskip("spacy_bioel.plugins.tuning.fit")
+    linker = joined_nlp.get_pipe("bioel_linker")
+    development = fit.gather_development(linker, fit.gold_docs(joined_nlp, [text(1), text(2)]))
     assert sorted(zip(development.documents, development.strings, strict=True)) == [
         (number, word) for number in (0, 1) for word in ("cough", "fever", "malaria")
     ]
@@ -182,6 +185,13 @@ def test_trained_and_tuned_as_any_other(folders, tmp_path):
     alone = linker.generator.parts[0].candidate_table(["fever"]).features
     of_fever = development.rows[development.strings.index("fever")]
     assert (development.features[of_fever] == alone).all()
+
+
+def test_trained_as_any_other(joined_nlp, tmp_path):
+    nlp = joined_nlp
+    linker = nlp.get_pipe("bioel_linker")
+    nlp.add_pipe("entity_ruler", first=True, source=linking(""))
+    assert [ent._.cui for ent in nlp(TEXT).ents] == ["D:1", "S:2", "B:1"]
     encoded = linker.encode_kb(linker.kb)
     assert encoded.encoded + encoded.copied == sum(part.n_names for part in linker.kb.parts)
     nlp.to_disk(tmp_path / "trained")

@@ -13,7 +13,6 @@ from spacy_bioel.entities import Query
 from spacy_bioel.entities.composites import Composites
 from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.entities.variants import Variants
-from spacy_bioel.fine_tuning import choose_starts
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.mentions.find import find, steps_of_detector, trim_borders
 from spacy_bioel.settings import DictionarySettings, MentionSettings
@@ -104,11 +103,6 @@ def selected(text: str, labels: Any, *, rules: bool = False, **settings: bool | 
     return [doc[start:end].text for start, end, *_ in chosen.spans]
 
 
-def start_of_label(text: str) -> str | None:
-    known = ["CellLine", "Chemical", "Disease", "Gene", "Species", "Variant"]
-    return choose_starts([text, "x"], known, {}, told={"x": None})[text].label
-
-
 CHECKS = {
     "tokens": lambda text: [token.text for token in blank().make_doc(text)],
     "names": names,
@@ -123,7 +117,6 @@ CHECKS = {
     "decided": decided,
     "trimmed": trimmed,
     "selected": selected,
-    "start_of_label": start_of_label,
 }
 
 

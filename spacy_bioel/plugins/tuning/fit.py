@@ -17,8 +17,8 @@ from spacy.util import minibatch
 from spacy_bioel.batch import Batch
 from spacy_bioel.doc import add_gold, split_kb_id
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.evaluation.evaluate import percent
-from spacy_bioel.evaluation.protocols import Counts, get_protocol
+from spacy_bioel.evaluation.evaluate import percent_of
+from spacy_bioel.evaluation.protocols import Counts
 from spacy_bioel.evaluation.run import DOCS_PER_BATCH
 from spacy_bioel.kb.columns import offsets_of
 from spacy_bioel.linking.candidates import CandidateGenerator
@@ -96,14 +96,6 @@ def wrong_names(
         for name, n in n_found.items()
         if n - n_right[name] >= min_wrong and n_right[name] / n < half_f1
     ]
-
-
-def percent_of(counts: Sequence[Counts], protocol: str, metric: str) -> float:
-    """Compute a protocol's metric, in percent, from the counts of all documents."""
-    definition = get_protocol(protocol)[1].metrics[metric]
-    names = {name for ratio in definition.ratios for name in ratio}
-    sums = {name: np.array([sum(row[name] for row in counts)], float) for name in names}
-    return float(percent(definition, sums)[0])
 
 
 _Gold = tuple[int, str, str, tuple[str, ...]]  # document index, query, label, ids

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from spacy_bioel.evaluation.evaluate import canonicalise
-from spacy_bioel.evaluation.fit import percent_of
+from spacy_bioel.evaluation.evaluate import canonicalise, percent_of
 from spacy_bioel.evaluation.protocols import get_protocol
 from spacy_bioel.types import AnnotatedText, Link
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from spacy_bioel.cli.console import writing
-from spacy_bioel.evaluation.calibration import curves_over_scores, reliability
 from spacy_bioel.evaluation.evaluate import (
     Figure,
     LinkingError,
@@ -23,6 +22,7 @@ from spacy_bioel.evaluation.protocols import KINDS, MARKS, PAIRING, PROTOCOLS
 from spacy_bioel.evaluation.run import Predicted, knowledge_of
 from spacy_bioel.export.pages import PAGES
 from spacy_bioel.linking.pipe import Linker
+from spacy_bioel.plugins.reports.calibration import curves_over_scores, reliability
 from spacy_bioel.text.normalize import escape_formula, table_line
 from spacy_bioel.types import AnnotatedText, Link, Mention
 

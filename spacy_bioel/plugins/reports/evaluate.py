@@ -1,8 +1,4 @@
-"""`bioel evaluate`, `bioel tune` and `bioel quantize`.
-
-`evaluate` measures a pipeline on a gold corpus by named protocols. `tune` chooses a
-pipeline's weights and thresholds on development documents, and `quantize` rounds its weights.
-"""
+"""`bioel evaluate`: measure a pipeline on a gold corpus by named protocols."""
 
 from __future__ import annotations
 
@@ -15,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from spacy_bioel import __version__
 from spacy_bioel.cli import console
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.evaluation.protocols import (
@@ -27,8 +22,7 @@ from spacy_bioel.evaluation.protocols import (
     get_protocol,
     protocol_summary,
 )
-from spacy_bioel.files import fingerprint_folder, replacing_folder
-from spacy_bioel.kb.folder import label_and_folder
+from spacy_bioel.files import fingerprint_folder
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -140,9 +134,10 @@ def evaluate_command(
     ] = None,
 ) -> None:
     """Evaluate a pipeline; `EVALUATE_HELP` is the command's help."""
-    from spacy_bioel.cli import error_files, inputs
+    from spacy_bioel.cli import inputs
     from spacy_bioel.evaluation import run as measuring
     from spacy_bioel.loading import finds_names
+    from spacy_bioel.plugins.reports import error_files
 
     console.check_distinct([gold, code], [json_file, errors, html])
     protocols = dict(get_protocol(name) for name in protocol or _DEFAULT_PROTOCOLS)
@@ -191,6 +186,9 @@ def evaluate_command(
         console.show_note(f"{console.count_of(n, 'error')} -> {files}")
 
 
+evaluate_command.__doc__ = EVALUATE_HELP
+
+
 def _json_row(row: Figure, baseline: Mapping[tuple[str, str], float]) -> dict[str, Any]:
     cells = asdict(row) | {"rules": PROTOCOLS[row.protocol].rules}
     if not row.label and (row.protocol, row.metric) in baseline:
@@ -200,7 +198,7 @@ def _json_row(row: Figure, baseline: Mapping[tuple[str, str], float]) -> dict[st
 
 def _cross_fitted(nlp: Language, texts: Sequence[AnnotatedText]) -> dict[tuple[str, str], float]:
     """Return the cross-fitted figures of `bioel tune` if it was run on the same documents."""
-    from spacy_bioel.evaluation.tune import digest_of
+    from spacy_bioel.evaluation.run import digest_of
 
     report = nlp.meta.get("bioel", {}).get("tuning")
     if not report or report.get("digest") != digest_of(texts):
@@ -246,139 +244,3 @@ def _show_scores(
         console.show_note(
             "mention: names in a knowledge base have no label; see mention_unlabelled"
         )
-
-
-@console.expand_options
-def tune_command(
-    model: Annotated[str, Argument(help="Trained pipeline (folder or package name).")],
-    dev: Annotated[
-        Path, Argument(help="Development documents with gold mentions, as for `bioel evaluate`.")
-    ],
-    out: Annotated[
-        Path, Argument(help="Folder for the tuned pipeline; a pipeline there is replaced.")
-    ],
-    options: console.GoldOptions,
-    kb: console.OtherKb = None,
-    code: console.Code = None,
-    gpu_id: console.GpuId = -1,
-    json_file: console.Json = None,
-) -> None:
-    """Tune a pipeline on development documents and save it with its knowledge base.
-
-    The command fits the weights of the linker's evidence. It then chooses the detector's threshold,
-    document smoothing and overlap by mention F1, and the NIL threshold by end-to-end F1, as
-    `bioel evaluate` reports them. Each figure is reported twice: fitted, on the documents used
-    for the choice; and cross-fitted, with everything chosen again for each fifth of the documents,
-    on the other documents only. Both are also written to OUT/meta.json. OUT must not be the folder
-    of MODEL.
-
-    Example: `bioel tune training/model-best dev.spacy tuned`
-    """
-    from spacy_bioel.cli.inputs import find_detector, load_with_mapped_gold
-    from spacy_bioel.evaluation.tune import tune_pipeline
-
-    console.check_distinct([dev, code], [json_file])
-    check_out(out, {"MODEL": model, "DEV": dev, "the knowledge base": kb})
-    nlp, texts = load_with_mapped_gold(model, dev, options, kb=kb)
-    if find_detector(nlp) is None and not any(m.ids for text in texts for m in text.mentions):
-        raise BioelError(Errors.B333.format(path=dev))
-    report = tune_pipeline(nlp, texts, track=console.track)
-    require_extra(nlp)
-    with replacing_folder(out) as folder:
-        nlp.to_disk(folder)
-    if console.write_json(json_file, report.to_json()):
-        rows = [
-            (
-                step.what,
-                ", ".join(f"{name} {value}" for name, value in step.chosen.items()),
-                f"{step.protocol} {step.metric}",
-                f"{step.fitted:.2f}",
-                f"{x.value:.2f} ({x.low:.1f}-{x.high:.1f})" if (x := step.cross_fitted) else "–",
-            )
-            for step in report.tuned
-        ]
-        columns = ("pipe", "chosen", "measured", "fitted", "cross-fitted (95 % interval)")
-        console.show_table(columns, rows)
-        for remark in report.remarks:
-            console.show_note(remark)
-        console.show_note(
-            f"{report.mentions:,} mentions in {report.documents:,} documents -> {out}"
-        )
-
-
-@console.expand_options
-def quantize_command(
-    model: Annotated[str, Argument(help="Trained pipeline (folder or package name).")],
-    dev: Annotated[
-        Path, Argument(help="Development documents with gold mentions, as for `bioel evaluate`.")
-    ],
-    out: Annotated[
-        Path, Argument(help="Folder for the quantised pipeline; a pipeline there is replaced.")
-    ],
-    options: console.GoldOptions,
-    kb: console.OtherKb = None,
-    code: console.Code = None,
-    json_file: console.Json = None,
-) -> None:
-    """Quantise a pipeline's detector, so that it finds the same mentions on every processor.
-
-    Its weights become whole numbers from -127 to 127 with a scale for each row, in a quarter of the
-    space on the disk. The `fast` extra multiplies them faster. F1 is measured on development
-    documents before and after. If it falls by more than 0.2 points, nothing is written.
-    Later training turns the detector into one with floats again.
-
-    Example: `bioel quantize tuned dev.spacy quantised`
-    """
-    from spacy_bioel.cli.inputs import load_with_mapped_gold
-    from spacy_bioel.evaluation.run import quantize_pipeline
-
-    console.check_distinct([dev, code], [json_file])
-    check_out(out, {"MODEL": model, "DEV": dev, "the knowledge base": kb})
-    nlp, texts = load_with_mapped_gold(model, dev, options, kb=kb)
-    report = quantize_pipeline(nlp, texts, track=console.track)
-    with replacing_folder(out) as folder:
-        nlp.to_disk(folder)
-    if console.write_json(json_file, asdict(report)):
-        rows = [
-            (name, f"{before:.2f}", f"{report.after[name]:.2f}")
-            for name, before in report.before.items()
-        ]
-        console.show_table(("protocol", "F1 before", "after"), rows)
-        console.show_note(
-            f"{report.mentions:,} mentions in {report.documents:,} documents -> {out}"
-        )
-
-
-def check_out(out: Path, inputs: dict[str, str | Path | None]) -> None:
-    """Check that the output folder is new, empty or a pipeline, and contains none of the inputs.
-
-    inputs (dict): Input paths, or "LABEL=PATH", by their names in messages.
-    RAISES BioelError: [B230] if an input would be replaced, [B231] if the folder is not a pipeline.
-    """
-    target = out.resolve()
-    for input_name, value in inputs.items():
-        path = Path(label_and_folder(str(value))[1])
-        if value is None or not path.exists():
-            continue
-        source = path.resolve()
-        if target == source or target in source.parents or source in target.parents:
-            raise BioelError(Errors.B230.format(out=out, what=input_name, path=path))
-    is_pipeline = all((out / name).is_file() for name in ("config.cfg", "meta.json"))
-    is_empty = out.is_dir() and not any(out.iterdir())
-    if out.exists() and not is_pipeline and not is_empty:
-        raise BioelError(Errors.B231.format(out=out))
-
-
-def require_extra(nlp: Language) -> None:
-    """Add to a pipeline's requirements the extra that its networks need."""
-    from spacy.util import get_minor_version_range
-
-    from spacy_bioel.models.torch_io import needs_torch
-
-    models: list[Any] = [getattr(pipe, "model", None) for _, pipe in nlp.pipeline]
-    # Some pipes have no thinc model.
-    nodes = [node for model in models if hasattr(model, "walk") for node in model.walk()]
-    extra = next((node.attrs["extra"] for node in nodes if "extra" in node.attrs), "train")
-    if extra != "train" or any(needs_torch(node) for node in nodes):
-        # `spacy package` copies the requirements into the wheel.
-        nlp.meta["requirements"] = [f"spacy-bioel[{extra}]{get_minor_version_range(__version__)}"]

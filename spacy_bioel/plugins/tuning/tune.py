@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache, partial
-from hashlib import blake2b
 from itertools import product, takewhile
 from typing import Any
 
@@ -22,20 +21,6 @@ from spacy.util import minibatch
 from spacy_bioel.doc import get_links
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.evaluation.evaluate import Figure, count_documents
-from spacy_bioel.evaluation.fit import (
-    Value,
-    choose_setting,
-    document_folds,
-    fit_fusion,
-    fit_with_best_prior,
-    gather_contextual_development,
-    gather_development,
-    gold_docs,
-    judge_names,
-    name_of,
-    require_scipy,
-    wrong_names,
-)
 from spacy_bioel.evaluation.protocols import Counts, get_protocol
 from spacy_bioel.evaluation.run import (
     DOCS_PER_BATCH,
@@ -43,6 +28,7 @@ from spacy_bioel.evaluation.run import (
     Texts,
     Track,
     changed_settings,
+    digest_of,
     measure_pipeline,
     predict_links,
     score_links,
@@ -56,8 +42,22 @@ from spacy_bioel.linking.link import link, rank_candidates
 from spacy_bioel.loading import find_detector, find_linker, require_linker, spans_key
 from spacy_bioel.mentions.find import find, steps_of_detector
 from spacy_bioel.models.fusion import Fusion
+from spacy_bioel.plugins.tuning.fit import (
+    Value,
+    choose_setting,
+    document_folds,
+    fit_fusion,
+    fit_with_best_prior,
+    gather_contextual_development,
+    gather_development,
+    gold_docs,
+    judge_names,
+    name_of,
+    require_scipy,
+    wrong_names,
+)
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY
-from spacy_bioel.types import AnnotatedText, Link, ScoredSpan
+from spacy_bioel.types import Link, ScoredSpan
 
 GOLD_PROTOCOL, LINK_PROTOCOL, MENTION_PROTOCOL = "gold", "end_to_end", "mention"
 ACCURACY = "accuracy@1_nil_ignored"  # ignores NIL, because its threshold is chosen afterwards
@@ -337,15 +337,6 @@ class TuningReport:
     def to_json(self) -> dict[str, Any]:
         tuned = [step.to_json() for step in self.tuned]
         return {**asdict(self), "tuned": tuned, "remarks": list(self.remarks)}
-
-
-def digest_of(texts: Iterable[AnnotatedText]) -> str:
-    """Return a digest of gold documents: texts and mentions, without regard to their order."""
-    rows = []
-    for text in texts:
-        mentions = sorted((m.start, m.end, m.label, sorted(m.ids)) for m in text.mentions)
-        rows.append(blake2b(repr((text.text, mentions)).encode("utf8", "surrogatepass")).digest())
-    return blake2b(b"".join(sorted(rows)), digest_size=8).hexdigest()
 
 
 @contextmanager

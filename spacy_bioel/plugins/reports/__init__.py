@@ -1,0 +1,1 @@
+"""Measure a pipeline, and describe it, its errors and its corpora."""

@@ -1,0 +1,1 @@
+"""Train a pipeline further, tune it on development documents, and quantise it."""
