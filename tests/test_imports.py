@@ -109,7 +109,8 @@ def arrows(planted: str = "", line: str = "") -> dict[tuple[str, str], list[str]
     for file in CONFIGS:
         for name in re.findall(r'^\S+ = "(.+)"$', texts[file], re.M):
             if name in OF_PLUGINS:
-                found.setdefault(("assets", f"plugins/{OF_PLUGINS[name]}"), []).append(file)
+                pair = file.partition("/assets/")[0], f"plugins/{OF_PLUGINS[name]}"
+                found.setdefault(pair, []).append(file)
     return {pair: files for pair, files in found.items() if pair[0] != pair[1]}
 
 
