@@ -20,7 +20,6 @@ MODULES = {
     "adversarial": ["adversarial"],
     "assertion": ["statuses"],
     "end_to_end": ["end_to_end", "main_job"],
-    "engines": ["engines"],
     "house": ["house", "install_size"],
     "libraries": ["libraries"],
     "linking": ["linking"],

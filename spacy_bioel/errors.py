@@ -337,7 +337,6 @@ class Warnings(metaclass=_Coded):
     W383 = "The training mentions labelled {label!r} have no id in {kb}. If they belong to another knowledge base, specify it: --kb {label}=FOLDER (spacy train: --paths.kb {label}=FOLDER)."
     W390 = "{source}: sentences seem to continue on the next line, but each line was read as a document of its own. To read the whole file as one note, add --format whole."
     W413 = "{path}: mappings left out: {n:,} ({why}). Only exact mappings of concepts in the knowledge base are added."
-    W417 = "numkong, which multiplies whole numbers, cannot be used here ({error}). NumPy multiplies them instead: the results are the same, but it takes longer. Update or uninstall numkong."
     W443 = "Punctuation in names is ignored, so {name!r} is found wherever a text has {number}. Use a longer name, such as one with a unit, and remove this one: bioel kb edit {kb} {id} --remove={name}"
     W455 = "Using only the knowledge base, without training, is better here: {protocol} {metric} {alone:.1f}, the pipeline {value:.1f}. Annotate more documents, or use the knowledge base as the pipeline."
     W457 = "Figures on bare text are 0, because predictions are only counted if they are labelled {counted}, but the pipeline labels them {found}. If it is a knowledge base, leave --annotates out; otherwise rename the label of the corpus: --label {first}=LABEL --annotates LABEL"

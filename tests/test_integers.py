@@ -1,11 +1,10 @@
-"""Products of whole numbers: the same numbers from NumPy and the int8 kernel, for any rows."""
+"""Products of whole numbers: exact, for any rows, so that every library gives the same."""
 
 import json
 import os
 import pickle
 import subprocess
 import sys
-import types
 
 import numpy as np
 import pytest
@@ -31,23 +30,20 @@ def draw(*shape):
 
 
 @pytest.mark.parametrize("shape", [(700, 384, 384), (1, 96, 288), (33, 1040, 64), (9, 1536, 70)])
-def test_both_engines_give_the_same_bits(monkeypatch, shape):
-    numkong = pytest.importorskip("numkong")
+def test_products_are_exact(monkeypatch, shape):
     n, width, n_outputs = shape
     weights = draw(n_outputs, width)
     # All at the largest value, where sums are the largest.
     rows = np.concatenate([draw(n, width) * 100, np.ones((1, width), np.float32)])
-    monkeypatch.setattr(integers, "kernel", lambda: None)
-    expected = IntegerMatrix.of(weights).times(rows)
-    integers._round_matrix.cache_clear()
-    monkeypatch.setattr(integers, "kernel", lambda: numkong)
     matrix = IntegerMatrix.of(weights)
-    assert matrix.times(rows).tobytes() == expected.tobytes()
-    # Threads that ask at the same time for the first time may measure different answers.
-    monkeypatch.setattr(integers, "kernel", lambda: None)
-    assert matrix.times(rows).tobytes() == expected.tobytes()
+    found = matrix.times(rows)
     alone = np.concatenate([matrix.times(row[None]) for row in rows[-5:]])
-    assert alone.tobytes() == expected[-5:].tobytes()
+    assert alone.tobytes() == found[-5:].tobytes()
+    monkeypatch.setattr(integers, "packed", lambda numbers: numbers.astype(np.float64).T)
+    monkeypatch.setattr(integers, "whole_products", np.matmul)
+    integers._round_matrix.cache_clear()
+    assert IntegerMatrix.of(weights).times(rows).tobytes() == found.tobytes()
+    integers._round_matrix.cache_clear()
 
 
 def test_products_are_close_to_those_of_floats():
@@ -77,39 +73,6 @@ def test_rows_of_zeros_and_of_tiny_numbers():
     products = IntegerMatrix.of(np.zeros((70, 8), np.float32)).times(rows)
     assert (products == 0).all()
     assert np.isfinite(IntegerMatrix.of(draw(70, 8)).times(rows)).all()
-
-
-# The kernel.
-
-
-def fail(*arguments):
-    raise OSError("illegal instruction")
-
-
-def right(rows, matrix):
-    return rows.astype(np.int32) @ matrix.T.astype(np.int32)
-
-
-@pytest.mark.parametrize(
-    ("pack", "dots", "seconds", "is_used", "said"),
-    [
-        (fail, fail, 1, False, "illegal instruction"),
-        (np.asarray, lambda *given: right(*given) + 1, 1, False, "wrong"),
-        (np.asarray, right, 0.5, True, ""),
-        (np.asarray, right, 2, False, ""),  # slower than NumPy, which takes a second
-        (None, None, 1, False, ""),  # not installed
-    ],
-)
-def test_only_a_right_and_faster_kernel_is_used(
-    monkeypatch, caplog, pack, dots, seconds, is_used, said
-):
-    kernel = pack and types.SimpleNamespace(dots_pack=pack, dots_packed=dots)
-    monkeypatch.setitem(sys.modules, "numkong", kernel)
-    monkeypatch.setattr(integers, "kernel", integers.kernel.__wrapped__)
-    times = iter([0.0, 1.0, 1.0 + seconds] * 3)
-    monkeypatch.setattr(integers, "perf_counter", lambda: next(times))
-    assert (integers.kernel() is not None) == is_used
-    assert ("[W417]" in caplog.text) == bool(said) and said in caplog.text
 
 
 # Detectors.
@@ -192,13 +155,9 @@ def test_bad_weights(nlp):
 
 
 LINKS = """
-import json, sys, spacy_bioel
-from spacy_bioel import integers
-if sys.argv[1] == "numpy":
-    integers.kernel = lambda: None
-import spacy
-nlp = spacy.load(sys.argv[2])
-docs = nlp.pipe(json.loads(sys.argv[3]))
+import json, sys, spacy, spacy_bioel
+nlp = spacy.load(sys.argv[1])
+docs = nlp.pipe(json.loads(sys.argv[2]))
 detector = nlp.get_pipe("bioel_mentions")
 print(json.dumps([[[s.start, s.end, s.label_, float(p).hex()] for s, p in
     zip(doc.spans["bioel"], doc.spans["bioel"].attrs["scores"])] for doc in docs]))
@@ -210,13 +169,12 @@ def test_the_same_mentions_with_other_libraries_and_threads(nlp, tmp_path):
     quantize_model(nlp.get_pipe("bioel_mentions").model)
     nlp.to_disk(tmp_path / "model")
     outputs = set()
-    for engine, environment in (
-        ("numpy", {"OPENBLAS_NUM_THREADS": "1"}),
-        ("numpy", {"OPENBLAS_CORETYPE": "Haswell", "OPENBLAS_NUM_THREADS": "2"}),
-        ("numpy", {"OPENBLAS_CORETYPE": "Nehalem", "NPY_DISABLE_CPU_FEATURES": "X86_V4"}),
-        ("numkong", {}),
+    for environment in (
+        {"OPENBLAS_NUM_THREADS": "1"},
+        {"OPENBLAS_CORETYPE": "Haswell", "OPENBLAS_NUM_THREADS": "2"},
+        {"OPENBLAS_CORETYPE": "Nehalem", "NPY_DISABLE_CPU_FEATURES": "X86_V4"},
     ):
-        arguments = [LINKS, engine, str(tmp_path / "model"), json.dumps(TEXTS)]
+        arguments = [LINKS, str(tmp_path / "model"), json.dumps(TEXTS)]
         run = subprocess.run(
             [sys.executable, "-W", "ignore", "-c", *arguments],
             env=os.environ | environment,

@@ -153,8 +153,8 @@ def quantize_command(
     """Quantise a pipeline's detector, so that it finds the same mentions on every processor.
 
     Its weights become whole numbers from -127 to 127 with a scale for each row, in a quarter of the
-    space on the disk. The `fast` extra multiplies them faster. F1 is measured on development
-    documents before and after. If it falls by more than 0.2 points, nothing is written.
+    space on the disk, and are multiplied faster. F1 is measured on development documents before and
+    after. If it falls by more than 0.2 points, nothing is written.
     Later training turns the detector into one with floats again.
 
     Example: `bioel quantize tuned dev.spacy quantised`
