@@ -60,10 +60,7 @@ app.command("explain")(documents.explain_command)
 app.command("verify")(kb_show.verify_command)
 kb_app.command("build")(kb_build.build)
 kb_app.command("list")(kb_show.list_kbs)
-for kb_command in (
-    *(kb_show.info, kb_show.search, kb_show.show, kb_build.encode, kb_build.copy),
-    *(kb_build.add, kb_build.edit, kb_build.retire, kb_build.compact),
-):
+for kb_command in (kb_show.info, kb_show.search, kb_show.show, kb_build.encode, kb_build.copy):
     kb_app.command()(kb_command)
 
 

@@ -127,5 +127,5 @@ def test_help_names_the_commands_and_needs_no_spacy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "0 False False"
-    for name in ("convert", "link", "evaluate", "kb"):
+    for name in ("convert", "link", "explain", "kb"):
         assert name in done.stdout

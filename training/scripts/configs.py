@@ -1,7 +1,7 @@
 """Write the complete configs in training/configs, which `spacy train` accepts.
 
 A file in a folder `extends` contains only the settings in which it differs from the config named
-under [extends], whose path begins there, or with "{assets}" in the package. This script writes the
+under [extends], whose path begins there, or with "{package}" in the package. This script writes the
 complete config to a file of the same name, one folder up. `train.py` reads the short file, so that
 the settings of a corpus (training/corpora.yml) replace those of the config that it extends, but not
 its own.
@@ -87,7 +87,7 @@ def load_chain(path: Path, *, asked: str = "") -> list[Config]:
     if not extends:
         return [config]
     asked = f", which {path.name} extends"
-    extended = extends["path"].format(assets=ASSETS_FOLDER)  # a project may lie elsewhere
+    extended = extends["path"].format(package=ASSETS_FOLDER.parent)  # a project may lie elsewhere
     return [*load_chain(path.parent / extended, asked=asked), config]
 
 
