@@ -105,8 +105,8 @@ RULES = [
     Rule("other spellings: words after", 6, {"entities.genes._AFTER_GENE": _NEVER}, GENES),
     # The corpora have hardly any of the names that these three rules are about.
     Rule("other spellings: words before", 6, {"entities.genes._BEFORE_GENE": _NEVER}),
-    Rule("organisms by words: domestic animals", 13, {"entities.organisms._tables":
-         lambda tables=organisms._tables: (*tables()[:2], {})}),
+    Rule("organisms by words: domestic animals", 13, {"entities.organisms._organism_tables":
+         lambda tables=organisms._organism_tables: (*tables()[:2], {})}),
     Rule("symbols of bacteria", 4, {"entities.species._BACTERIAL_SYMBOL": _NEVER}),
     Rule("other spellings: joined words", 5, {"entities.genes._MAX_JOINED_WORDS": 1}, GENES),
     Rule("prefixes of organisms", 9,
@@ -131,7 +131,7 @@ RULES = [
     ),
     Rule("organisms by words", 28, {"entities.organisms.organism_words": _nothing}, GENES),
     Rule("organisms by words: species_words.json", 10,
-         {"entities.organisms._tables": lambda: (_NEVER, [], {})}, GENES),
+         {"entities.organisms._organism_tables": lambda: (_NEVER, [], {})}, GENES),
     Rule("microbes have hosts", 22, {"entities.species.is_microbe": lambda *_: False}, GENES),
     Rule("experimental systems", 22,
          {"entities.organisms._is_experimental_system": lambda *_: False}, GENES),

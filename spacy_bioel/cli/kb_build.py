@@ -30,7 +30,7 @@ from spacy_bioel.types import Concept
 # Longer numbers in --columns are read as header names.
 _MAX_DIGITS = 9
 RETIRED_COLUMNS = {"id": 1, "replaced_by": 2}  # columns of a file of retired ids
-SOURCES = "OBO, OWL, MeSH XML, a UMLS or OMOP folder, CTD, JSONL, CSV, TSV or XLSX."
+SOURCES_HELP = "OBO, OWL, MeSH XML, a UMLS or OMOP folder, CTD, JSONL, CSV, TSV or XLSX."
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class SourceOptions:
 @console.expand_options
 def build(
     out: Annotated[Path, Argument(help="Folder to create, or knowledge base to replace.")],
-    sources: Annotated[list[Path], Argument(metavar="SOURCE", help=SOURCES)],
+    sources: Annotated[list[Path], Argument(metavar="SOURCE", help=SOURCES_HELP)],
     options: SourceOptions,
     under: Annotated[
         list[str] | None,

@@ -143,7 +143,7 @@ def _is_experimental_system(text: str, start: int, end: int) -> bool:
 
 
 @cache
-def _tables() -> tuple[re.Pattern[str], list[str], dict[str, str]]:
+def _organism_tables() -> tuple[re.Pattern[str], list[str], dict[str, str]]:
     """Return a pattern with a group for each organism that has words, these organisms, and the
     animals by their words ("sows", "beagle"; see SOURCES.md).
 
@@ -160,7 +160,7 @@ def _tables() -> tuple[re.Pattern[str], list[str], dict[str, str]]:
 @lru_cache(maxsize=256)
 def organism_words(text: str) -> list[NamedPlace]:
     """Return words that imply an organism ("patients", "C2C12"), found without a detector."""
-    pattern, organisms, animals = _tables()
+    pattern, organisms, animals = _organism_tables()
     matches = pattern.finditer(text)
     places = [(*match.span(), organisms[(match.lastindex or 1) - 1]) for match in matches]
     for match in _CASED_WORD.finditer(text):

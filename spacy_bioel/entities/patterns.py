@@ -3,7 +3,7 @@
 A row has a use, a regular expression, an example that it matches, and a counterexample that no row
 of this use matches. Bars mark the name that the words stand beside: "loss of |fat|". To teach the
 rules another word, add a row: a test runs the examples of all rows. Rows of "laboratory", "people",
-"transgene" and "variant of a gene" are weighed, so a new one needs weights that are fitted anew
+"transgene" and "variant of a gene" are weighed: after a new one, fit the weights again
 (training/scripts/gene_evidence.py).
 """
 

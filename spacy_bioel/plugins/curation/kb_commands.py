@@ -14,7 +14,7 @@ from typer import Argument, Option
 from spacy_bioel.cli import console
 from spacy_bioel.cli.kb_build import (
     RETIRED_COLUMNS,
-    SOURCES,
+    SOURCES_HELP,
     SourceOptions,
     open_sources,
     show_counts,
@@ -65,7 +65,7 @@ def add(
     kb: console.KbFolder,
     options: SourceOptions,
     plugins: list[Any],
-    sources: Annotated[list[Path] | None, Argument(metavar="SOURCE", help=SOURCES)] = None,
+    sources: Annotated[list[Path] | None, Argument(metavar="SOURCE", help=SOURCES_HELP)] = None,
     json_file: console.Json = None,
 ) -> None:
     """Add the concepts of one or several sources, or mappings, to a knowledge base.
