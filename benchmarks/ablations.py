@@ -42,8 +42,6 @@ from benchmarks.record import Row, load, question
 from benchmarks.rules import RULES, Rule
 from benchmarks.starter import script
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.evaluation.evaluate import bootstrap_sums, canonicalise, count_documents, percent
-from spacy_bioel.evaluation.protocols import Counts, Metric, get_protocol, offsets_and_ids
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.open import skipping_bad
@@ -51,6 +49,13 @@ from spacy_bioel.kb.build import build_kb
 from spacy_bioel.linking import candidates
 from spacy_bioel.loading import load_model
 from spacy_bioel.mentions.find import find, steps_of_detector
+from spacy_bioel.plugins.evaluation.evaluate import (
+    bootstrap_sums,
+    canonicalise,
+    count_documents,
+    percent,
+)
+from spacy_bioel.scoring.protocols import Counts, Metric, get_protocol, offsets_and_ids
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 N_DOCUMENTS, BATCH = 250, 32

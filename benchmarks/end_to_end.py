@@ -23,7 +23,8 @@ import typer
 from benchmarks.linking import subsets
 from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import CANDIDATES, KEY, dev, dev_file, only, python, scored
-from spacy_bioel.evaluation.run import link_bare_texts, link_gold_mentions
+from spacy_bioel.linking.given import link_gold_mentions
+from spacy_bioel.plugins.evaluation.run import link_bare_texts
 
 _F1 = ("precision", "recall", "f1")
 _TEXT_ONLY = {

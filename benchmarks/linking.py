@@ -29,11 +29,11 @@ from benchmarks.record import Row, SeedOption, question
 from benchmarks.texts import CANDIDATES, KEY, blank, dev, only, scored
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.doc import split_kb_id
-from spacy_bioel.evaluation.run import link_gold_mentions
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import EVIDENCE, FEATURES
+from spacy_bioel.linking.given import link_gold_mentions
 from spacy_bioel.models.fusion import Fusion
-from spacy_bioel.plugins.tuning.fit import (
+from spacy_bioel.plugins.evaluation.fit import (
     document_folds,
     fit_fusion,
     gather_development,

@@ -1,15 +1,15 @@
 """Write the documentation of protocols and kinds of error: python -m benchmarks.protocols.
 
 The tables of docs/reference/protocols.md and the definitions in docs/guides/errors.md are made from
-spacy_bioel/evaluation/protocols.py.
+spacy_bioel/scoring/protocols.py.
 """
 
 from pathlib import Path
 
 from benchmarks.readme import write_block
 from benchmarks.tables import table
-from spacy_bioel.evaluation.protocols import ALIASES, KINDS, MARKS, PAIRING, PROTOCOLS
-from spacy_bioel.plugins.reports.error_files import COLUMNS
+from spacy_bioel.plugins.evaluation.error_files import COLUMNS
+from spacy_bioel.scoring.protocols import ALIASES, KINDS, MARKS, PAIRING, PROTOCOLS
 
 _DOCS = Path(__file__).parents[1] / "docs"
 PAGE, ERRORS = _DOCS / "reference" / "protocols.md", _DOCS / "guides" / "errors.md"

@@ -16,8 +16,8 @@ from typing import Annotated, Any, ParamSpec
 
 import typer
 
-from spacy_bioel.evaluation.evaluate import Figure
 from spacy_bioel.files import replacing_file
+from spacy_bioel.plugins.evaluation.evaluate import Figure
 
 Row = dict[str, Any]
 Asked = ParamSpec("Asked")

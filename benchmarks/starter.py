@@ -31,10 +31,11 @@ from spacy.language import Language
 from benchmarks.record import NoteOption, Row, SeedOption, figures, question, rows_of
 from benchmarks.texts import KEY, only, scored
 from spacy_bioel.corpus import declare_labels, read_texts
-from spacy_bioel.evaluation.evaluate import evaluate_links
-from spacy_bioel.evaluation.run import link_bare_texts, link_gold_mentions
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.linking.given import link_gold_mentions
 from spacy_bioel.loading import find_linker, load_model
+from spacy_bioel.plugins.evaluation.evaluate import evaluate_links
+from spacy_bioel.plugins.evaluation.run import link_bare_texts
 from spacy_bioel.settings import DETECTOR
 from spacy_bioel.types import VARIANT, AnnotatedText, Link
 

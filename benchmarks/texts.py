@@ -12,8 +12,8 @@ from spacy.language import Language
 
 from benchmarks.record import Row, figures
 from spacy_bioel.corpus import read_texts
-from spacy_bioel.evaluation.evaluate import evaluate_links
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.plugins.evaluation.evaluate import evaluate_links
 from spacy_bioel.types import AnnotatedText, Link, Mention
 
 # Fields that identify a row of accuracy.

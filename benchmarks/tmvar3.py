@@ -29,10 +29,10 @@ from benchmarks.starter import script
 from benchmarks.texts import KEY
 from spacy_bioel.entities.variant_grammar import read_variant
 from spacy_bioel.entities.variants import VariantGenes, rs_numbers
-from spacy_bioel.evaluation.evaluate import evaluate_links
-from spacy_bioel.evaluation.run import link_bare_texts
 from spacy_bioel.io.open import open_text
 from spacy_bioel.loading import find_linker, load_model
+from spacy_bioel.plugins.evaluation.evaluate import evaluate_links
+from spacy_bioel.plugins.evaluation.run import link_bare_texts
 from spacy_bioel.types import GENE, AnnotatedText, Link, Mention
 
 TOOLS = ("pubtator", "hunflair2", "bern")

@@ -162,7 +162,7 @@ PLANTED = [
     ("factories.py", 'RULES = {"notes": {"@misc": "spacy-bioel.Notes.v1"}}', "plugins/clinical"),
     ("settings.py", 'PIPE = dict(factory="bioel_context")', "plugins/clinical"),
     (
-        "plugins/tuning/assets/fine_tune.cfg",
+        "plugins/evaluation/assets/fine_tune.cfg",
         '@architectures = "spacy-bioel.DualEncoder.v1"',
         "plugins/contextual",
     ),

@@ -129,6 +129,7 @@ def link_command(
 
     Examples: `bioel link notes.txt -o links.jsonl`, `bioel link my_kb notes.txt -o links.csv`
     """
+    from spacy_bioel import loading
     from spacy_bioel.cli import inputs
     from spacy_bioel.cli.partial import check_run, counting, partial_links
     from spacy_bioel.export.rows import check_linker, link_mentions, link_texts
@@ -168,9 +169,9 @@ def link_command(
         reading: Any = {"spans_key": place} if is_given else {"skip_bad": skip_bad}
         documents = read(source, format, **reading)
         kept = partial_links(outputs, resume=resume)
-        nlp = inputs.load_model(model, more=kb or (), preset=preset)
+        nlp = loading.load_model(model, more=kb or (), preset=preset)
         if is_given:
-            inputs.require_linker(nlp, model)
+            loading.require_linker(nlp, model)
         check_linker(nlp)
         for of_plugin in plugins:
             of_plugin.adapt(nlp, run)

@@ -148,7 +148,7 @@ def encode(
 
     Example: `bioel kb encode my_kb starter`
     """
-    from spacy_bioel.cli.inputs import load_model, require_linker
+    from spacy_bioel.loading import load_model, require_linker
 
     base = KnowledgeBase.open(kb)
     linker = require_linker(load_model(model), model)

@@ -31,8 +31,8 @@ from spacy.util import ignore_error, minibatch, raise_error
 
 from spacy_bioel.doc import get_links
 from spacy_bioel.errors import BioelError, Errors, crash_report, shortened
-from spacy_bioel.evaluation import run as measuring
 from spacy_bioel.explanation import reason_of
+from spacy_bioel.linking.given import link_gold_mentions
 from spacy_bioel.loading import UserCode, find_detector, find_linker, require_linker, spans_key
 from spacy_bioel.parallel import gpu_in_use, memory_errors, use_one_thread
 from spacy_bioel.registered import declared_facts
@@ -367,7 +367,7 @@ def _run_linker(
 ) -> Iterator[tuple[int, Sequence[Link]]]:
     linker = require_linker(nlp)
     with _error_handler(nlp, raise_error):  # if one text fails, the whole batch fails
-        links_of_texts = list(measuring.link_gold_mentions(nlp, linker, list(texts.values())))
+        links_of_texts = list(link_gold_mentions(nlp, linker, texts.values()))
     for (n, text), links in zip(texts.items(), links_of_texts, strict=True):
         # The linker widened mentions to whole tokens: restore their offsets.
         pairs = zip(links, text.mentions, strict=True)

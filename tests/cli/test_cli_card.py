@@ -8,7 +8,7 @@ import spacy
 from browser import check_page, chromium
 
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.plugins.reports.card import Facts
+from spacy_bioel.plugins.evaluation.card import Facts
 
 
 @pytest.fixture()

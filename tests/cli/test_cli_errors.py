@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from browser import check_page, chromium
 
-from spacy_bioel.plugins.reports.error_files import COLUMNS, EXAMPLES_PER_KIND
+from spacy_bioel.plugins.evaluation.error_files import COLUMNS, EXAMPLES_PER_KIND
 
 # Hypertension under an id that the knowledge base does not know, "clonidine" without an id, a gold
 # mention that goes on to the right, and a name of the knowledge base that nobody annotated. The
@@ -194,6 +194,6 @@ def test_of_many_errors_the_page_shows_some_of_the_whole_corpus(bioel, model, tm
 
 def test_labels_that_the_pipeline_does_not_have(bioel, model, corpus, monkeypatch):
     detector = SimpleNamespace(labels=("Disease", "Drug"))
-    monkeypatch.setattr("spacy_bioel.cli.inputs.find_detector", lambda nlp: detector)
+    monkeypatch.setattr("spacy_bioel.plugins.evaluation.gold.find_detector", lambda nlp: detector)
     done = bioel("evaluate", model, corpus, "--label", "Chemical=Drugs", status=2)
     assert "[B369]" in done.err

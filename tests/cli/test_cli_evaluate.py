@@ -10,9 +10,10 @@ from spacy.cli.evaluate import evaluate
 from spacy.tokens import DocBin
 
 from spacy_bioel.cli.corpora import convert
-from spacy_bioel.cli.inputs import find_linker
-from spacy_bioel.evaluation.run import link_bare_texts, link_gold_mentions
 from spacy_bioel.files import fingerprint_folder
+from spacy_bioel.linking.given import link_gold_mentions
+from spacy_bioel.loading import find_linker
+from spacy_bioel.plugins.evaluation.run import link_bare_texts
 from spacy_bioel.types import AnnotatedText, Mention
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 import spacy
 
-from spacy_bioel.plugins.tuning import quantize as measuring
+from spacy_bioel.plugins.evaluation import quantize as measuring
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import spacy
 from spacy_bioel.cli import main
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb.build import build_kb
-from spacy_bioel.plugins.tuning.commands import check_out, require_extra
+from spacy_bioel.plugins.evaluation.tuning_commands import check_out, require_extra
 from spacy_bioel.types import Concept
 
 

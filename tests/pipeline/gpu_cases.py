@@ -24,8 +24,8 @@ from tiny import SPELLING_DETECTOR, dual_nlp, examples, light_nlp, step
 import spacy_bioel
 from spacy_bioel.doc import get_links
 from spacy_bioel.errors import BioelError
-from spacy_bioel.evaluation.run import link_gold_mentions
 from spacy_bioel.export.rows import link_texts
+from spacy_bioel.linking.given import link_gold_mentions
 from spacy_bioel.loading import UserCode, find_detector, find_linker
 from spacy_bioel.parallel import gpu_in_use, require_gpu
 from spacy_bioel.plugins.service import run

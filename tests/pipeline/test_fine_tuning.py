@@ -25,7 +25,7 @@ from spacy_bioel.io.jsonl import read_concepts_jsonl
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.mentions.model import set_labels
 from spacy_bioel.models.torch_io import weights_of
-from spacy_bioel.plugins.tuning.fine_tuning import choose_starts
+from spacy_bioel.plugins.evaluation.fine_tuning import choose_starts
 from spacy_bioel.types import Concept
 
 TRAINING = Path(__file__).parents[2] / "training"

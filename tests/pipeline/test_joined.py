@@ -174,7 +174,7 @@ def joined_nlp(folders):
 
 
 def test_tuned_as_any_other(joined_nlp):
-    fit = pytest.importorskip("spacy_bioel.plugins.tuning.fit")
+    fit = pytest.importorskip("spacy_bioel.plugins.evaluation.fit")
     linker = joined_nlp.get_pipe("bioel_linker")
     development = fit.gather_development(linker, fit.gold_docs(joined_nlp, [text(1), text(2)]))
     assert sorted(zip(development.documents, development.strings, strict=True)) == [

@@ -12,9 +12,9 @@ from spacy.util import fix_random_seed
 from tiny import LINKER, VOCABULARY, blank, examples
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.evaluation.run import link_gold_mentions
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking import searches
+from spacy_bioel.linking.given import link_gold_mentions
 from spacy_bioel.linking.validation import KnownIds, check_gold_ids
 from spacy_bioel.models.name_encoder import write_encoder
 from spacy_bioel.pipe import with_token_vectors

@@ -11,13 +11,14 @@ from test_failed_loads import MAKERS
 from tiny import VOCABULARY, linking_nlp, needs, step
 from tiny import examples as examples_of
 
-from spacy_bioel.evaluation.evaluate import count_documents
-from spacy_bioel.evaluation.protocols import get_protocol
-from spacy_bioel.evaluation.run import changed_settings, link_bare_texts, measure_pipeline
 from spacy_bioel.linking import starter
+from spacy_bioel.linking.given import changed_settings
 from spacy_bioel.loading import find_detector, find_linker
-from spacy_bioel.plugins.tuning import fit
-from spacy_bioel.plugins.tuning.tune import tune_pipeline
+from spacy_bioel.plugins.evaluation import fit
+from spacy_bioel.plugins.evaluation.evaluate import count_documents
+from spacy_bioel.plugins.evaluation.run import link_bare_texts, measure_pipeline
+from spacy_bioel.plugins.evaluation.tune import tune_pipeline
+from spacy_bioel.scoring.protocols import get_protocol
 from spacy_bioel.types import AnnotatedText
 
 pytest.importorskip("transformers")
@@ -93,7 +94,7 @@ def test_figures_are_of_each_setting_and_of_the_pipeline_that_is_saved(
         done.append([*settings[0]][0])
         return chosen
 
-    monkeypatch.setattr("spacy_bioel.plugins.tuning.tune.choose_setting", choose_setting)
+    monkeypatch.setattr("spacy_bioel.plugins.evaluation.tune.choose_setting", choose_setting)
     report = tune_pipeline(nlp, texts)
     assert done == ["left_out" if detector is None else "threshold", "nil_threshold"]
     nlp.to_disk(tmp_path / "tuned")

@@ -12,8 +12,8 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from tiny import linking_nlp
 
-from spacy_bioel.evaluation.scorers import make_link_scorer_v1, make_mention_scorer_v1
 from spacy_bioel.kb.build import build_kb
+from spacy_bioel.scoring.scorers import make_link_scorer_v1, make_mention_scorer_v1
 from spacy_bioel.types import Concept
 
 TEXT = "fever after levodopa and aspirin"

@@ -16,7 +16,7 @@ from spacy_bioel.cli.console import show_error
 from spacy_bioel.errors import BioelError
 from spacy_bioel.files import scratch_folder
 from spacy_bioel.loading import load_model
-from spacy_bioel.plugins.tuning.fine_tuning import STARTS
+from spacy_bioel.plugins.evaluation.fine_tuning import STARTS
 from spacy_bioel.settings import DETECTOR, LINKER
 
 _PROTOCOLS = ("mention", "end_to_end", "gold")

@@ -15,7 +15,7 @@ from specs import is_mixture, load_spec, parts_of
 
 from spacy_bioel.files import replacing_folder
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.plugins.reports.card import CorpusFacts, Facts, read_scores, size_of, write_card
+from spacy_bioel.plugins.evaluation.card import CorpusFacts, Facts, read_scores, size_of, write_card
 
 # Scores of other pipelines, by what the card calls them: files in metrics/CORPUS.
 OTHERS = {"as it was before training": "as_it_is", "from scratch": "scratch"}

@@ -48,7 +48,7 @@ from spacy_bioel.entities.species import (
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.link import rank_candidates
 from spacy_bioel.models.fusion import Fusion
-from spacy_bioel.plugins.tuning.fit import Development, fit_fusion, merge_development
+from spacy_bioel.plugins.evaluation.fit import Development, fit_fusion, merge_development
 from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.types import GENE, ORGANISM, AnnotatedText
 

@@ -49,7 +49,6 @@ from type_names import names_of_texts
 import spacy_bioel
 from spacy_bioel.corpus import read_docs
 from spacy_bioel.doc import split_kb_id
-from spacy_bioel.evaluation.run import ids_by_xrefs
 from spacy_bioel.files import replacing_file, replacing_folder
 from spacy_bioel.io.formats import read_ontology
 from spacy_bioel.io.table import read_table
@@ -60,13 +59,14 @@ from spacy_bioel.linking.evidence import FEATURES, AliasTable
 from spacy_bioel.loading import load_model
 from spacy_bioel.mentions.model import add_scorer
 from spacy_bioel.models.torch_io import quantize_model, weights_from_bytes, weights_to_bytes
-from spacy_bioel.plugins.tuning.fit import (
+from spacy_bioel.plugins.evaluation.fit import (
     Development,
     document_folds,
     fit_fusion,
     gather_development,
     merge_development,
 )
+from spacy_bioel.plugins.evaluation.run import ids_by_xrefs
 from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.types import ORGANISM, Concept

@@ -34,10 +34,10 @@ from thinc.api import NumpyOps, Ops
 
 from spacy_bioel.cli.console import show_error
 from spacy_bioel.errors import BioelError
-from spacy_bioel.evaluation.scorers import STEPS
 from spacy_bioel.files import replacing_folder, scratch_folder
 from spacy_bioel.loading import STARTER, check_there, config_errors, load_model, load_starter
 from spacy_bioel.parallel import memory_errors, require_gpu
+from spacy_bioel.scoring.scorers import STEPS
 
 MODELS = ("model-last", "model-best")
 

@@ -62,6 +62,7 @@ def patient_command(
 
     Example: `bioel patient kb/hpo patients -o findings.csv -o packets.phenopackets`
     """
+    from spacy_bioel import loading
     from spacy_bioel.cli import inputs
     from spacy_bioel.export.rows import Totals, check_linker, link_texts
     from spacy_bioel.plugins.clinical import patients, reading
@@ -70,8 +71,8 @@ def patient_command(
     console.check_distinct([*notes, code], outputs)
     created = reading.iso_date(created, "--created")
     stream = reading.stream_notes(notes, patient_column, date_column)
-    nlp = inputs.load_model(model, more=kb or (), preset="clinical")
-    linker = inputs.require_linker(nlp, model)
+    nlp = loading.load_model(model, more=kb or (), preset="clinical")
+    linker = loading.require_linker(nlp, model)
     check_linker(nlp)
     make = partial(patients.PatientWriter, author=f"spacy-bioel {__version__}", created=created)
     writers = {name: make(suffix, linker.kb) for name, suffix in outputs.items()}

@@ -395,6 +395,7 @@ def relink_command(
 
     Example: `bioel relink links.jsonl notes.txt kb/hp-2024 kb/hp-2026 -o links-2026.jsonl`
     """
+    from spacy_bioel import loading
     from spacy_bioel.cli import inputs
     from spacy_bioel.io.jsonl import read_documents_jsonl
     from spacy_bioel.plugins.curation.relink import relinked
@@ -403,7 +404,7 @@ def relink_command(
     suffix_of(str(out), (".jsonl", ".ndjson"))
     documents = inputs.stream_documents(texts, format)
     earlier = read_documents_jsonl(links, "links", "error")
-    pipelines = inputs.load_model(old), inputs.load_model(new)
+    pipelines = loading.load_model(old), loading.load_model(new)
     counts: Counter[str] = Counter()
     with console.writing(out) as file:
         for row, is_new in relinked(earlier, documents, *pipelines, where=str(links)):

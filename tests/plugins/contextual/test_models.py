@@ -46,10 +46,10 @@ from tokenizers import Tokenizer
 
 from spacy_bioel.doc import add_gold, get_links, with_gold_mentions
 from spacy_bioel.errors import BioelError
-from spacy_bioel.evaluation.run import link_gold_mentions
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking import searches
+from spacy_bioel.linking.given import link_gold_mentions
 from spacy_bioel.linking.rescoring import Rescorer
 from spacy_bioel.plugins.contextual.dual_encoder import encode_mentions
 from spacy_bioel.plugins.contextual.rescoring import (
@@ -57,7 +57,7 @@ from spacy_bioel.plugins.contextual.rescoring import (
     contextual_model,
     rescore_pairs,
 )
-from spacy_bioel.plugins.tuning.tune import tune_pipeline
+from spacy_bioel.plugins.evaluation.tune import tune_pipeline
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 pytest.importorskip("transformers")

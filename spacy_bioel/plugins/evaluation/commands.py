@@ -13,7 +13,8 @@ from typer import Argument, Option
 
 from spacy_bioel.cli import console
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.evaluation.protocols import (
+from spacy_bioel.files import fingerprint_folder
+from spacy_bioel.scoring.protocols import (
     ALIASES,
     KINDS,
     MARKS,
@@ -22,12 +23,11 @@ from spacy_bioel.evaluation.protocols import (
     get_protocol,
     protocol_summary,
 )
-from spacy_bioel.files import fingerprint_folder
 
 if TYPE_CHECKING:
     from spacy.language import Language
 
-    from spacy_bioel.evaluation.evaluate import Figure
+    from spacy_bioel.plugins.evaluation.evaluate import Figure
     from spacy_bioel.types import AnnotatedText
 
 
@@ -134,21 +134,19 @@ def evaluate_command(
     ] = None,
 ) -> None:
     """Evaluate a pipeline; `EVALUATE_HELP` is the command's help."""
-    from spacy_bioel.cli import inputs
-    from spacy_bioel.evaluation import run as measuring
-    from spacy_bioel.loading import finds_names
-    from spacy_bioel.plugins.reports import error_files
+    from spacy_bioel.loading import find_linker, finds_names, require_linker
+    from spacy_bioel.plugins.evaluation import error_files
+    from spacy_bioel.plugins.evaluation import run as measuring
+    from spacy_bioel.plugins.evaluation.gold import load_with_mapped_gold
 
     console.check_distinct([gold, code], [json_file, errors, html])
     protocols = dict(get_protocol(name) for name in protocol or _DEFAULT_PROTOCOLS)
-    nlp, texts = inputs.load_with_mapped_gold(
-        model, gold, options, kb=kb, preset=preset, xrefs=xrefs
-    )
-    linker, by_names = inputs.find_linker(nlp), finds_names(nlp)
+    nlp, texts = load_with_mapped_gold(model, gold, options, kb=kb, preset=preset, xrefs=xrefs)
+    linker, by_names = find_linker(nlp), finds_names(nlp)
     if by_names and not protocol:
         protocols = dict(map(get_protocol, _UNLABELLED_PROTOCOLS))
     if names_alone or any(rules.given_mentions for rules in protocols.values()):
-        inputs.require_linker(nlp, model)
+        require_linker(nlp, model)
     links = measuring.predict_links(nlp, texts, protocols, track=console.track)
     measuring.warn_of_labels(texts, links)
     scores = measuring.score_links(nlp, texts, links, protocols, seed=seed)
@@ -198,7 +196,7 @@ def _json_row(row: Figure, baseline: Mapping[tuple[str, str], float]) -> dict[st
 
 def _cross_fitted(nlp: Language, texts: Sequence[AnnotatedText]) -> dict[tuple[str, str], float]:
     """Return the cross-fitted figures of `bioel tune` if it was run on the same documents."""
-    from spacy_bioel.evaluation.run import digest_of
+    from spacy_bioel.plugins.evaluation.run import digest_of
 
     report = nlp.meta.get("bioel", {}).get("tuning")
     if not report or report.get("digest") != digest_of(texts):

@@ -104,8 +104,9 @@ def tune_command(
 
     Example: `bioel tune training/model-best dev.spacy tuned`
     """
-    from spacy_bioel.cli.inputs import find_detector, load_with_mapped_gold
-    from spacy_bioel.plugins.tuning.tune import tune_pipeline
+    from spacy_bioel.loading import find_detector
+    from spacy_bioel.plugins.evaluation.gold import load_with_mapped_gold
+    from spacy_bioel.plugins.evaluation.tune import tune_pipeline
 
     console.check_distinct([dev, code], [json_file])
     check_out(out, {"MODEL": model, "DEV": dev, "the knowledge base": kb})
@@ -159,8 +160,8 @@ def quantize_command(
 
     Example: `bioel quantize tuned dev.spacy quantised`
     """
-    from spacy_bioel.cli.inputs import load_with_mapped_gold
-    from spacy_bioel.plugins.tuning.quantize import quantize_pipeline
+    from spacy_bioel.plugins.evaluation.gold import load_with_mapped_gold
+    from spacy_bioel.plugins.evaluation.quantize import quantize_pipeline
 
     console.check_distinct([dev, code], [json_file])
     check_out(out, {"MODEL": model, "DEV": dev, "the knowledge base": kb})

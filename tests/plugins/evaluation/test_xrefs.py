@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from kb_files import made_kb
 
-from spacy_bioel.evaluation.run import ids_by_xrefs, with_ids_by_xrefs
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.plugins.evaluation.run import ids_by_xrefs, with_ids_by_xrefs
 from spacy_bioel.types import AnnotatedText, Concept, Mention
 
 CONCEPTS = [

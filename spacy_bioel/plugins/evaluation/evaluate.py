@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.evaluation.protocols import (
+from spacy_bioel.scoring.protocols import (
     Counts,
     Ids,
     Metric,

@@ -17,16 +17,16 @@ from spacy.util import minibatch
 from spacy_bioel.batch import Batch
 from spacy_bioel.doc import add_gold, split_kb_id
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.evaluation.evaluate import percent_of
-from spacy_bioel.evaluation.protocols import Counts
-from spacy_bioel.evaluation.run import DOCS_PER_BATCH
 from spacy_bioel.kb.columns import offsets_of
 from spacy_bioel.linking.candidates import CandidateGenerator
+from spacy_bioel.linking.given import DOCS_PER_BATCH
 from spacy_bioel.linking.link import rank_by_string
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.loading import require_linker
 from spacy_bioel.models.fusion import Fusion, softmax_by_group
 from spacy_bioel.pipe import with_token_vectors
+from spacy_bioel.plugins.evaluation.evaluate import percent_of
+from spacy_bioel.scoring.protocols import Counts
 from spacy_bioel.types import AnnotatedText, DoubleArray, IntArray, Link
 
 Value = float | bool | str

@@ -11,7 +11,7 @@ import pytest
 
 from spacy_bioel.linking.evidence import FEATURES, default_fusion
 from spacy_bioel.models.fusion import Fusion, rank, read_weights, softmax_by_group
-from spacy_bioel.plugins.tuning.fit import (
+from spacy_bioel.plugins.evaluation.fit import (
     Development,
     _FusionLoss,
     fit_fusion,
@@ -141,8 +141,8 @@ def test_strings_do_not_leak_into_the_choice_of_a_prior(monkeypatch):
         assert len(part) and not seen[-1] & set(part.strings)
         return 0.0
 
-    monkeypatch.setattr("spacy_bioel.plugins.tuning.fit.fit_fusion", fit)
-    monkeypatch.setattr("spacy_bioel.plugins.tuning.fit.log_loss", loss)
+    monkeypatch.setattr("spacy_bioel.plugins.evaluation.fit.fit_fusion", fit)
+    monkeypatch.setattr("spacy_bioel.plugins.evaluation.fit.log_loss", loss)
     fit_with_best_prior(data, [default_fusion(), None])
     assert len(seen) == 5 * 2 + 1 and len(seen[-1]) == 6
 

@@ -32,16 +32,16 @@ def check_command(
 
     Example: `bioel corpus check train.pubtator dev.pubtator --kb kb/mine --prefix MESH`
     """
-    from spacy_bioel.cli.inputs import stream_mapped_gold
     from spacy_bioel.export.pages import PAGES, bins_of
     from spacy_bioel.kb.bundled import open_kbs
     from spacy_bioel.loading import dictionary_pipeline
-    from spacy_bioel.plugins.reports.corpus_check import (
+    from spacy_bioel.plugins.evaluation.corpus_check import (
         describe,
         find_faults,
         summarise,
         unseen_by_label,
     )
+    from spacy_bioel.plugins.evaluation.gold import stream_mapped_gold
 
     console.check_distinct([train, dev], [json_file, html])
     base, nlp = open_kbs(kb, open_kb_argument), dictionary_pipeline(kb)

@@ -20,29 +20,16 @@ from spacy.util import minibatch
 
 from spacy_bioel.doc import get_links
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.evaluation.evaluate import Figure, count_documents
-from spacy_bioel.evaluation.protocols import Counts, get_protocol
-from spacy_bioel.evaluation.run import (
-    DOCS_PER_BATCH,
-    Predicted,
-    Texts,
-    Track,
-    changed_settings,
-    digest_of,
-    measure_pipeline,
-    predict_links,
-    score_links,
-    untracked,
-)
-from spacy_bioel.evaluation.scorers import STEPS
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.linking.evidence import default_fusion
 from spacy_bioel.linking.find import find_mentions
+from spacy_bioel.linking.given import DOCS_PER_BATCH, changed_settings
 from spacy_bioel.linking.link import link, rank_candidates
 from spacy_bioel.loading import find_detector, find_linker, require_linker, spans_key
 from spacy_bioel.mentions.find import find, steps_of_detector
 from spacy_bioel.models.fusion import Fusion
-from spacy_bioel.plugins.tuning.fit import (
+from spacy_bioel.plugins.evaluation.evaluate import Figure, count_documents
+from spacy_bioel.plugins.evaluation.fit import (
     Value,
     choose_setting,
     document_folds,
@@ -56,6 +43,18 @@ from spacy_bioel.plugins.tuning.fit import (
     require_scipy,
     wrong_names,
 )
+from spacy_bioel.plugins.evaluation.run import (
+    Predicted,
+    Texts,
+    Track,
+    digest_of,
+    measure_pipeline,
+    predict_links,
+    score_links,
+    untracked,
+)
+from spacy_bioel.scoring.protocols import Counts, get_protocol
+from spacy_bioel.scoring.scorers import STEPS
 from spacy_bioel.settings import BY_DICTIONARY, SPANS_AND_DICTIONARY
 from spacy_bioel.types import Link, ScoredSpan
 

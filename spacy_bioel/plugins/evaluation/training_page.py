@@ -11,9 +11,9 @@ from typing import IO, Any
 
 from spacy.language import Language
 
-from spacy_bioel.evaluation.scorers import Log, clock, column_title, create_console_log_v1
 from spacy_bioel.export.pages import PAGES
 from spacy_bioel.files import replacing_text
+from spacy_bioel.scoring.scorers import Log, clock, column_title, create_console_log_v1
 
 
 def create_training_page_v1(path: str) -> Callable[..., tuple[Log, Callable[[], None]]]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from spacy.language import Language
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.evaluation.protocols import get_protocol
-from spacy_bioel.evaluation.run import Texts, Track, measure_pipeline, untracked
 from spacy_bioel.loading import find_detector, find_linker
 from spacy_bioel.models.torch_io import quantize_model
+from spacy_bioel.plugins.evaluation.run import Texts, Track, measure_pipeline, untracked
+from spacy_bioel.scoring.protocols import get_protocol
 
 MAX_LOSS = 0.2  # of F1 in percentage points
 

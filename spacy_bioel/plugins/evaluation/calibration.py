@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from spacy_bioel.evaluation.evaluate import canonicalise, percent_of
-from spacy_bioel.evaluation.protocols import get_protocol
+from spacy_bioel.plugins.evaluation.evaluate import canonicalise, percent_of
+from spacy_bioel.scoring.protocols import get_protocol
 from spacy_bioel.types import AnnotatedText, Link
 
 BINS = 10

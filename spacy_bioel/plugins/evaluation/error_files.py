@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from spacy_bioel.cli.console import writing
-from spacy_bioel.evaluation.evaluate import (
+from spacy_bioel.export.pages import PAGES
+from spacy_bioel.linking.pipe import Linker
+from spacy_bioel.plugins.evaluation.calibration import curves_over_scores, reliability
+from spacy_bioel.plugins.evaluation.evaluate import (
     Figure,
     LinkingError,
     confusions,
     find_errors,
     strings_of,
 )
-from spacy_bioel.evaluation.protocols import KINDS, MARKS, PAIRING, PROTOCOLS
-from spacy_bioel.evaluation.run import Predicted, knowledge_of
-from spacy_bioel.export.pages import PAGES
-from spacy_bioel.linking.pipe import Linker
-from spacy_bioel.plugins.reports.calibration import curves_over_scores, reliability
+from spacy_bioel.plugins.evaluation.run import Predicted, knowledge_of
+from spacy_bioel.scoring.protocols import KINDS, MARKS, PAIRING, PROTOCOLS
 from spacy_bioel.text.normalize import escape_formula, table_line
 from spacy_bioel.types import AnnotatedText, Link, Mention
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spacy_bioel.plugins.tuning.fine_tuning import choose_starts
+from spacy_bioel.plugins.evaluation.fine_tuning import choose_starts
 
 KNOWN = ["CellLine", "Chemical", "Disease", "Gene", "Species", "Variant"]
 STARTS = {

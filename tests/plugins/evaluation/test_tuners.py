@@ -12,16 +12,15 @@ from spacy.tokens import Doc
 from tiny import linking_nlp
 
 from spacy_bioel.batch import Batch, Query
-from spacy_bioel.evaluation.evaluate import percent_of
-from spacy_bioel.evaluation.protocols import Counts
-from spacy_bioel.evaluation.run import predict_links
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.linking.evidence import FEATURES, default_fusion
-from spacy_bioel.plugins.tuning.fit import (
+from spacy_bioel.plugins.evaluation.evaluate import percent_of
+from spacy_bioel.plugins.evaluation.fit import (
     choose_setting,
     document_folds,
 )
-from spacy_bioel.plugins.tuning.tune import (
+from spacy_bioel.plugins.evaluation.run import predict_links
+from spacy_bioel.plugins.evaluation.tune import (
     Choice,
     Prepared,
     TuningReport,
@@ -31,6 +30,7 @@ from spacy_bioel.plugins.tuning.tune import (
     tune_pipeline,
     weights_step,
 )
+from spacy_bioel.scoring.protocols import Counts
 from spacy_bioel.types import AnnotatedText, Candidate, Concept, Link, Mention
 
 DEFAULTS = {"threshold": 0.5, "document_smoothing": 0.0, "allow_overlap": True}
@@ -337,7 +337,7 @@ def test_no_choice_sees_the_documents_on_which_it_is_measured(make_linker, monke
         seen[-1].append([text.id for text in texts])
         return predict_links(_, texts, *rest)
 
-    monkeypatch.setattr("spacy_bioel.plugins.tuning.tune.predict_links", predict)
+    monkeypatch.setattr("spacy_bioel.plugins.evaluation.tune.predict_links", predict)
     figures = cross_fit(prepared, [Choice("linker", "end_to_end", "f1", choose)])
     assert {metric for _, metric in figures} == {"precision", "recall", "f1"}
     assert linker.cfg == before and linker.fusion is None

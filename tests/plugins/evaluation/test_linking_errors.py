@@ -2,14 +2,14 @@
 
 import pytest
 
-from spacy_bioel.evaluation.evaluate import (
+from spacy_bioel.plugins.evaluation.evaluate import (
     GoldLookup,
     confusions,
     find_errors,
     pair_mentions,
     strings_of,
 )
-from spacy_bioel.evaluation.protocols import KINDS, MARKS, kind_of
+from spacy_bioel.scoring.protocols import KINDS, MARKS, kind_of
 from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
 GOLD = Mention(0, 4, "D", ("A",))

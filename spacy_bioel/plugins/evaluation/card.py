@@ -20,8 +20,8 @@ from typer import Argument, Option
 from spacy_bioel import __version__
 from spacy_bioel.cli import console
 from spacy_bioel.errors import BioelError, Errors, Warnings
-from spacy_bioel.evaluation.protocols import protocol_summary
 from spacy_bioel.files import fingerprint_folder, replacing_text
+from spacy_bioel.scoring.protocols import protocol_summary
 
 NOT_STATED = "not stated"
 CARD_FILES = ("README.md", "card.html", "meta.json")
@@ -150,7 +150,7 @@ def card(
     Example: `bioel card tuned scores.json --name notes --corpus "My notes" --licence "CC BY 4.0"`
     """
     from spacy_bioel import loading
-    from spacy_bioel.evaluation.scorers import STEPS
+    from spacy_bioel.scoring.scorers import STEPS
 
     if name and not name.isidentifier():
         raise BioelError(Errors.B368.format(name=name))

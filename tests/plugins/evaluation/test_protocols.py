@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.evaluation.evaluate import Figure, evaluate_links
-from spacy_bioel.evaluation.protocols import PROTOCOLS
+from spacy_bioel.plugins.evaluation.evaluate import Figure, evaluate_links
+from spacy_bioel.scoring.protocols import PROTOCOLS
 from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
 TEXTS = [

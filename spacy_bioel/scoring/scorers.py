@@ -25,7 +25,7 @@ from spacy.training import Example
 
 from spacy_bioel.doc import annotated_labels
 from spacy_bioel.errors import Warnings
-from spacy_bioel.evaluation.protocols import PROTOCOLS
+from spacy_bioel.scoring.protocols import PROTOCOLS
 from spacy_bioel.types import Link, Mention
 
 ScoreDict = dict[str, Any]

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from spacy_bioel.evaluation.evaluate import evaluate_links
-from spacy_bioel.plugins.reports.calibration import Bin, curves_over_scores, reliability
+from spacy_bioel.plugins.evaluation.calibration import Bin, curves_over_scores, reliability
+from spacy_bioel.plugins.evaluation.evaluate import evaluate_links
 from spacy_bioel.types import AnnotatedText, Candidate, Link, Mention
 
 GOLD = Mention(0, 4, "D", ("A",))

@@ -1,11 +1,9 @@
-"""Run a pipeline on the bare text or the gold mentions of gold documents, and measure it; quantise
-its detector."""
+"""Run a pipeline on the bare text or the gold mentions of gold documents, and measure it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from hashlib import blake2b
@@ -14,14 +12,11 @@ from typing import Any
 
 import numpy as np
 from spacy.language import Language
-from spacy.tokens import Doc
 
-from spacy_bioel.doc import get_links, with_gold_mentions
+from spacy_bioel.doc import get_links
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings, shortened
-from spacy_bioel.evaluation import protocols
-from spacy_bioel.evaluation.evaluate import Figure, GoldLookup, evaluate_links
-from spacy_bioel.evaluation.scorers import MAX_UNKNOWN_SHARE
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.linking.given import DOCS_PER_BATCH, link_gold_mentions
 from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.linking.validation import check_gold_ids
 from spacy_bioel.loading import (
@@ -31,11 +26,12 @@ from spacy_bioel.loading import (
     spans_key,
 )
 from spacy_bioel.models.fusion import standard_id
-from spacy_bioel.pipe import listens, with_token_vectors
+from spacy_bioel.plugins.evaluation.evaluate import Figure, GoldLookup, evaluate_links
+from spacy_bioel.scoring import protocols
+from spacy_bioel.scoring.scorers import MAX_UNKNOWN_SHARE
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link
 
-DOCS_PER_BATCH = 32
 Texts = Sequence[AnnotatedText]
 Protocols = Mapping[str, protocols.Protocol]  # by name
 # The links of each document; the key is whether the linker was given the gold mentions.
@@ -137,8 +133,11 @@ def predict_links(
     linker = find_linker(nlp)
     links: Predicted = {}
     for given in sorted({protocol.given_mentions for protocol in chosen.values()}):
-        link: Any = link_gold_mentions if given else link_bare_texts
-        links[given] = list(link(nlp, linker, texts, track=track))
+        if given:
+            linked = link_gold_mentions(nlp, require_linker(nlp), texts)
+            links[given] = list(track(linked, "Linking gold mentions", total=len(texts)))
+        else:
+            links[given] = list(link_bare_texts(nlp, linker, texts, track=track))
     return links
 
 
@@ -183,34 +182,6 @@ def link_bare_texts(
     docs = nlp.pipe(bare, batch_size=DOCS_PER_BATCH)
     for doc in track(docs, "Running the pipeline", total=len(bare)):
         yield get_links(doc, spans_key=key)
-
-
-def link_gold_mentions(
-    nlp: Language, linker: Linker, texts: Texts, *, track: Track = untracked
-) -> Iterator[list[Link]]:
-    """Yield the linker's links for the gold mentions, whose offsets and labels it receives."""
-    key = spans_key(linker)
-    docs: Iterable[Doc] = (
-        with_gold_mentions(nlp.make_doc(t.text), t, spans_key=key) for t in texts
-    )
-    if listens(linker.model):
-        docs = with_token_vectors(nlp, docs)
-    # Whatever the `mentions` setting is, link the gold spans rather than entities or KB names.
-    with changed_settings(linker.cfg, {"mentions": "spans"}):
-        linked = linker.pipe(docs, batch_size=DOCS_PER_BATCH)
-        for doc in track(linked, "Linking gold mentions", total=len(texts)):
-            yield get_links(doc, spans_key=key)
-
-
-@contextmanager
-def changed_settings(cfg: dict[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
-    """Change a pipe's settings inside a `with` block, and restore them afterwards."""
-    previous = {name: cfg[name] for name in values}
-    try:
-        cfg.update(values)
-        yield
-    finally:
-        cfg.update(previous)
 
 
 def knowledge_of(linker: Linker) -> GoldLookup:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spacy_bioel.evaluation.protocols import PROTOCOLS
+from spacy_bioel.scoring.protocols import PROTOCOLS
 from spacy_bioel.types import Candidate, Link, Mention
 
 

@@ -1,0 +1,1 @@
+"""What needs gold documents: figures, errors, model cards, fitted weights, further training."""

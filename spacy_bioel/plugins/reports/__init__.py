@@ -1,1 +1,0 @@
-"""Measure a pipeline, and describe it, its errors and its corpora."""

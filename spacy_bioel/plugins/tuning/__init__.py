@@ -1,1 +1,0 @@
-"""Train a pipeline further, tune it on development documents, and quantise it."""
