@@ -39,7 +39,6 @@ NEED = {
     "test_train.py": ["evaluation"],
     "faults/test_kill_points.py": ["curation", "evaluation"],
     "faults/test_private_texts.py": ["evaluation", "service"],
-    "faults/test_slow_clients.py": ["service"],
     "invariants/test_linear_time.py": ["clinical"],
 }
 PLUGINS = {path.parent.name for path in ROOT.glob("spacy_bioel/plugins/*/__init__.py")}

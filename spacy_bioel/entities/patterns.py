@@ -15,56 +15,21 @@ from typing import NamedTuple
 
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 
-
-class _Use(NamedTuple):
-    """How rows are used.
-
-    place (str): Whether they are "before", "after" or "within" a string, or the "whole" string.
-    around (str): What may stand around the words of a row, in place of "ROWS".
-    max_before (int): Characters before a name to search.
-    """
-
-    place: str = "within"
-    around: str = "ROWS"
-    flags: re.RegexFlag = re.IGNORECASE
-    max_before: int = 60
-
-
-_USES = {
-    "before a gene": _Use(
-        "before",
-        r"\b(?:ROWS)(?: (?:of|for|in|to|against|with|encoding))?(?: the)?(?: human| mouse| rat)?"
-        r"[ (]$",
-    ),
-    "after a gene": _Use("after"),
-    "genetics": _Use(),
-    "protein after a chemical": _Use(
-        "after",
-        r"(?P<word>(?P<singular>(?:[ -][a-z]+){0,2}[ -](?:ROWS))s?)"
-        r"(?: [A-Z]?\d{1,2}[A-Z]?| [IVX]{1,3}| (?:alpha|beta|gamma))?(?![\w-])",
-        re.NOFLAG,
-    ),
-    "not a chemical": _Use("whole", flags=re.NOFLAG),
-    "before a code": _Use(  # "cat. no. A4503G", "wells A12G to"
-        "before",
-        r"(?:ROWS)(?:[ :#(\[]{0,3}(?:no|nos|numbers?|codes?|id|ref|names?|registration|was|were|is"
-        r"|are|as|one|primers?|the|called|named|labelled)\b\.?){0,4}[ :#(\[\"']{0,3}"
-        r"(?:[A-Z]\w{2,11},? (?:and|or|to) |[A-Z]\w{2,11}, )?$",
-        max_before=70,
-    ),
-    "code": _Use("whole", flags=re.NOFLAG),
-    'after "cat"': _Use("after"),
-    "people": _Use(),
-    "laboratory": _Use(flags=re.NOFLAG),
-    "transgene": _Use(),
-    "variant of a gene": _Use(flags=re.NOFLAG),
-    "before a laboratory animal": _Use(
-        "before",
-        r"(?:ROWS)(?:tumou?r\s)?(?:in\s(?:nude\s|SCID\s|athymic\s)?)?$",
-        max_before=40,
-    ),
-    "after a laboratory animal": _Use("after"),
+# What may stand between the words of a use (ROWS) and the name.
+_BETWEEN = {
+    "before a gene": r"\b(?:ROWS)(?: (?:of|for|in|to|against|with|encoding))?(?: the)?"
+    r"(?: human| mouse| rat)?[ (]$",
+    "after a chemical": r"(?P<word>(?P<singular>(?:[ -][a-z]+){0,2}[ -](?:ROWS))s?)"
+    r"(?: [A-Z]?\d{1,2}[A-Z]?| [IVX]{1,3}| (?:alpha|beta|gamma))?(?![\w-])",
+    # "cat. no. A4503G", "wells A12G to"
+    "before a code": r"(?:ROWS)(?:[ :#(\[]{0,3}(?:no|nos|numbers?|codes?|id|ref|names?|registration"
+    r"|was|were|is|are|as|one|primers?|the|called|named|labelled)\b\.?){0,4}[ :#(\[\"']{0,3}"
+    r"(?:[A-Z]\w{2,11},? (?:and|or|to) |[A-Z]\w{2,11}, )?$",
+    "before a laboratory animal": r"(?:ROWS)(?:tumou?r\s)?(?:in\s(?:nude\s|SCID\s|athymic\s)?)?$",
 }
+_WHOLE = {"code", "not a chemical"}  # rows match a whole string
+_CASED = {*_WHOLE, "after a chemical", "laboratory", "variant of a gene"}  # case matters
+_MAX_CHARS_BEFORE = 70  # characters before a name to search
 
 
 class PatternRow(NamedTuple):
@@ -85,7 +50,8 @@ def pattern_rows() -> list[PatternRow]:
 def pattern_of(use: str, *rows: str) -> re.Pattern[str]:
     """Compile the rows of a use, or only these patterns, into one pattern."""
     rows = rows or tuple(row.pattern for row in pattern_rows() if row.use == use)
-    return re.compile(_USES[use].around.replace("ROWS", "|".join(rows)), _USES[use].flags)
+    whole = _BETWEEN.get(use, "ROWS").replace("ROWS", "|".join(rows))
+    return re.compile(whole, re.NOFLAG if use in _CASED else re.IGNORECASE)
 
 
 def find_words(
@@ -96,14 +62,12 @@ def find_words(
     only (tuple[str, ...]): Patterns to find instead of those of all rows.
     """
     pattern, end = pattern_of(use, *only), len(text) if end is None else end
-    match _USES[use].place:
-        case "before":
-            return pattern.search(text[max(0, start - _USES[use].max_before) : start])
-        case "after":
-            return pattern.match(text, end)
-        case "whole":
-            return pattern.fullmatch(text, start, end)
-    return pattern.search(text, start, end)
+    if use.startswith("before "):
+        return pattern.search(text[max(0, start - _MAX_CHARS_BEFORE) : start])
+    if use.startswith("after "):
+        return pattern.match(text, end)
+    function = pattern.fullmatch if use in _WHOLE else pattern.search
+    return function(text, start, end)
 
 
 def count_words(use: str, text: str) -> int:

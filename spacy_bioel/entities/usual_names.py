@@ -101,7 +101,7 @@ def add_proteins(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
     text, by_name = text_of(doc), dict[Span, str]()
     for start, end, label, probability in found.spans:
         end_char = doc[end - 1].idx + len(doc[end - 1])
-        after = find_words("protein after a chemical", text, doc[start].idx, end_char)
+        after = find_words("after a chemical", text, doc[start].idx, end_char)
         if label != CHEMICAL or probability == 1 or not after:
             continue
         for first in (start, max(0, start - 1)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,6 +74,38 @@ Example: `bioel evaluate tuned test.pubtator --prefix MESH --json scores.json`
 """
 
 
+@dataclass(frozen=True)
+class GoldOptions(console.GoldPlace):
+    """Options for gold documents, whose labels and ids are mapped to those of a pipeline."""
+
+    format: console.Format = None
+    prefix: Annotated[
+        list[str] | None,
+        Option(
+            metavar="PREFIX",
+            help="Prefix for ids without one, e.g. MESH: D003920 becomes MESH:D003920. "
+            "Gene=NCBIGene applies only to the corpus label Gene; repeatable.",
+        ),
+    ] = None
+    label: Annotated[
+        list[str] | None,
+        Option(
+            metavar="GOLD=MODEL",
+            help="The corpus label GOLD is MODEL in the pipeline; repeatable, even with the same "
+            "MODEL. GOLD= excludes the mentions labelled GOLD.",
+        ),
+    ] = None
+    annotates: Annotated[
+        list[str] | None,
+        Option(
+            metavar="LABEL",
+            help="A pipeline label that the corpus annotates; repeatable. Predictions with other "
+            "labels are excluded instead of being counted as wrong. Default: the labels that the "
+            "documents declare, or all labels.",
+        ),
+    ] = None
+
+
 def _errors_file(path: Path | None) -> Path | None:
     """Raise an error if the error report is a folder or has an unknown format."""
     if path is not None and path.suffix.lower() not in (".tsv", ".csv", ".jsonl"):
@@ -87,7 +119,7 @@ def evaluate_command(
     gold: Annotated[
         Path, Argument(help="Corpus with gold mentions, in any format that `bioel convert` reads.")
     ],
-    options: console.GoldOptions,
+    options: GoldOptions,
     kb: console.OtherKb = None,
     protocol: Annotated[
         list[str] | None,

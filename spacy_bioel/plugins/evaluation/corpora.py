@@ -11,6 +11,7 @@ from typer import Argument, Exit, Option
 
 from spacy_bioel.cli import console
 from spacy_bioel.cli.kb_show import open_kb_argument
+from spacy_bioel.plugins.evaluation.commands import GoldOptions
 
 
 @console.expand_options
@@ -18,7 +19,7 @@ def check_command(
     train: Annotated[Path, Argument(help="Training documents, as for `bioel convert`.")],
     dev: Annotated[Path, Argument(help="Development documents.")],
     kb: Annotated[list[str], Option(help="Knowledge base: a folder or starter:NAME; repeatable.")],
-    options: console.GoldOptions,
+    options: GoldOptions,
     json_file: console.Json = None,
     html: console.Html = None,
 ) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from spacy.language import Language
 
-from spacy_bioel.cli import console
 from spacy_bioel.corpus import declare_labels, read_texts
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.io.open import curie
 from spacy_bioel.kb.folder import label_and_folder
 from spacy_bioel.loading import find_detector, find_linker, load_model, require_linker, set_kb
+from spacy_bioel.plugins.evaluation.commands import GoldOptions
 from spacy_bioel.plugins.evaluation.run import check_gold, with_ids_by_xrefs
 from spacy_bioel.types import AnnotatedText
 
@@ -21,7 +21,7 @@ from spacy_bioel.types import AnnotatedText
 def load_with_mapped_gold(
     model: str,
     gold: Path,
-    options: console.GoldOptions,
+    options: GoldOptions,
     *,
     kb: str | None,
     preset: str | None = None,
@@ -54,7 +54,7 @@ def load_with_mapped_gold(
 
 
 def stream_mapped_gold(
-    gold: Path, options: console.GoldOptions, *, seen: set[str] | None = None, is_last: bool = True
+    gold: Path, options: GoldOptions, *, seen: set[str] | None = None, is_last: bool = True
 ) -> Iterator[AnnotatedText]:
     """Stream gold documents with mapped labels and ids.
 

@@ -19,9 +19,17 @@ from spacy_bioel.cli import console
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import replacing_folder, scratch_folder
 from spacy_bioel.kb.folder import label_and_folder
+from spacy_bioel.plugins.evaluation.commands import GoldOptions
 
 if TYPE_CHECKING:
     from spacy.language import Language
+
+    from spacy_bioel.plugins.evaluation.quantize import QuantizationReport
+    from spacy_bioel.plugins.evaluation.tune import TuningReport
+
+_Model = Annotated[str, Argument(help="Trained pipeline (folder or package name).")]
+_Dev = Annotated[Path, Argument(help="Development documents, as for `bioel evaluate`.")]
+_Out = Annotated[Path, Argument(help="Folder for the pipeline; a pipeline there is replaced.")]
 
 
 @console.expand_options
@@ -29,7 +37,7 @@ def train_command(
     model: Annotated[str, Argument(help="Trained pipeline; starter: that of the package.")],
     train: Annotated[Path, Argument(help="Training documents, as for `bioel convert`.")],
     dev: Annotated[Path, Argument(help="Development documents, to choose the best pipeline.")],
-    out: Annotated[Path, Argument(help="Folder for the pipeline; a pipeline there is replaced.")],
+    out: _Out,
     options: console.GoldPlace,
     kb: console.OtherKb = None,
     format: console.Format = None,
@@ -80,14 +88,10 @@ def train_command(
 
 @console.expand_options
 def tune_command(
-    model: Annotated[str, Argument(help="Trained pipeline (folder or package name).")],
-    dev: Annotated[
-        Path, Argument(help="Development documents with gold mentions, as for `bioel evaluate`.")
-    ],
-    out: Annotated[
-        Path, Argument(help="Folder for the tuned pipeline; a pipeline there is replaced.")
-    ],
-    options: console.GoldOptions,
+    model: _Model,
+    dev: _Dev,
+    out: _Out,
+    options: GoldOptions,
     kb: console.OtherKb = None,
     code: console.Code = None,
     gpu_id: console.GpuId = -1,
@@ -132,21 +136,15 @@ def tune_command(
         console.show_table(columns, rows)
         for remark in report.remarks:
             console.show_note(remark)
-        console.show_note(
-            f"{report.mentions:,} mentions in {report.documents:,} documents -> {out}"
-        )
+        _show_source(report, out)
 
 
 @console.expand_options
 def quantize_command(
-    model: Annotated[str, Argument(help="Trained pipeline (folder or package name).")],
-    dev: Annotated[
-        Path, Argument(help="Development documents with gold mentions, as for `bioel evaluate`.")
-    ],
-    out: Annotated[
-        Path, Argument(help="Folder for the quantised pipeline; a pipeline there is replaced.")
-    ],
-    options: console.GoldOptions,
+    model: _Model,
+    dev: _Dev,
+    out: _Out,
+    options: GoldOptions,
     kb: console.OtherKb = None,
     code: console.Code = None,
     json_file: console.Json = None,
@@ -175,9 +173,11 @@ def quantize_command(
             for name, before in report.before.items()
         ]
         console.show_table(("protocol", "F1 before", "after"), rows)
-        console.show_note(
-            f"{report.mentions:,} mentions in {report.documents:,} documents -> {out}"
-        )
+        _show_source(report, out)
+
+
+def _show_source(report: TuningReport | QuantizationReport, out: Path) -> None:
+    console.show_note(f"{report.mentions:,} mentions in {report.documents:,} documents -> {out}")
 
 
 def check_out(out: Path, inputs: dict[str, str | Path | None]) -> None:

@@ -9,13 +9,11 @@ import socket
 import sys
 import time
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from functools import partial
 from threading import Thread
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from spacy_bioel.cli.console import show_note
 from spacy_bioel.errors import BioelError
@@ -82,10 +80,9 @@ def run_server(
     )
     service.notify = show_note
     max_connections = choose_max_connections()
-    connections = Connections(max_connections, seconds=limits.seconds)
     config = uvicorn.Config(
         create_app(service, limits, hosts=hosts),
-        http=cast("type[asyncio.Protocol]", partial(Connection, connections)),
+        limit_concurrency=max_connections,
         ws="none",
         backlog=max(1, max_connections // 4),  # accepted together, before any is handled
         lifespan="off",
@@ -159,83 +156,3 @@ def choose_max_connections() -> int:
     if limit == resource.RLIM_INFINITY:
         return _MAX_CONNECTIONS
     return min(_MAX_CONNECTIONS, limit // 4)
-
-
-@dataclass
-class Connections:
-    """Connection limits, and the connections that have not sent a complete request.
-
-    max_connections (int): Simultaneous connections. If there is one more, the connection that has
-        waited longest is closed.
-    seconds (float): Time for a request's headers, from the first byte or from connecting.
-    waiting (dict): Connections without a complete request, longest-waiting first.
-    """
-
-    max_connections: int
-    seconds: float
-    waiting: dict[Connection, None] = field(default_factory=dict)
-    has_notified: bool = False
-
-    def make_room(self, n: int) -> None:
-        """Close the connection that has waited longest if n exceeds `max_connections`."""
-        if n <= self.max_connections:
-            return
-        if not self.has_notified:
-            self.has_notified = True
-            show_note(
-                f"More than {self.max_connections} connections: closing the longest-waiting ones."
-            )
-        longest = next(iter(self.waiting))
-        del self.waiting[longest]
-        longest.transport.abort()
-
-
-class Connection(H11Protocol):
-    """Connection with time limits for requests; uvicorn limits only the time between requests."""
-
-    def __init__(self, all: Connections, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._all = all
-        self._timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._all.waiting[self] = None
-        self._start_timer()
-        self._all.make_room(len(self.connections))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._stop_timer()
-        self._all.waiting.pop(self, None)
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        is_answering = self.cycle is not None and not self.cycle.response_complete
-        if is_answering:
-            self._stop_timer()  # the body has its own limit (see `middleware.LimitRequests`)
-            if not self.cycle.more_body:
-                self._all.waiting.pop(self, None)
-        elif self._timer is None:
-            self._start_timer()
-
-    def on_response_complete(self) -> None:
-        self._all.waiting.pop(self, None)  # moves to the end of the queue
-        if not self.transport.is_closing():
-            self._all.waiting[self] = None
-        unread = self.cycle.more_body or self.conn.trailing_data[0]
-        super().on_response_complete()
-        if unread and self.cycle.response_complete and self._timer is None:
-            self._start_timer()
-
-    def timeout_keep_alive_handler(self) -> None:
-        """Close an idle connection, even if its client has not read the answer."""
-        self.transport.abort()
-
-    def _start_timer(self) -> None:
-        self._timer = self.loop.call_later(self._all.seconds, self.transport.abort)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
