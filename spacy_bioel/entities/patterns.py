@@ -29,7 +29,7 @@ _BETWEEN = {
 }
 _WHOLE = {"code", "not a chemical"}  # rows match a whole string
 _CASED = {*_WHOLE, "after a chemical", "laboratory", "variant of a gene"}  # case matters
-_MAX_CHARS_BEFORE = 70  # characters before a name to search
+_SEARCHED = 70  # characters before a name to search
 
 
 class PatternRow(NamedTuple):
@@ -63,7 +63,7 @@ def find_words(
     """
     pattern, end = pattern_of(use, *only), len(text) if end is None else end
     if use.startswith("before "):
-        return pattern.search(text[max(0, start - _MAX_CHARS_BEFORE) : start])
+        return pattern.search(text[max(0, start - _SEARCHED) : start])
     if use.startswith("after "):
         return pattern.match(text, end)
     function = pattern.fullmatch if use in _WHOLE else pattern.search
