@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +14,7 @@ from typer import Argument, Option
 from spacy_bioel.cli import console
 from spacy_bioel.errors import BioelError, Errors, Warnings
 from spacy_bioel.files import fingerprint_folder
+from spacy_bioel.plugins.evaluation.gold_options import GoldOptions
 from spacy_bioel.scoring.protocols import (
     ALIASES,
     KINDS,
@@ -72,38 +73,6 @@ Additional marks on an error:
 
 Example: `bioel evaluate tuned test.pubtator --prefix MESH --json scores.json`
 """
-
-
-@dataclass(frozen=True)
-class GoldOptions(console.GoldPlace):
-    """Options for gold documents, whose labels and ids are mapped to those of a pipeline."""
-
-    format: console.Format = None
-    prefix: Annotated[
-        list[str] | None,
-        Option(
-            metavar="PREFIX",
-            help="Prefix for ids without one, e.g. MESH: D003920 becomes MESH:D003920. "
-            "Gene=NCBIGene applies only to the corpus label Gene; repeatable.",
-        ),
-    ] = None
-    label: Annotated[
-        list[str] | None,
-        Option(
-            metavar="GOLD=MODEL",
-            help="The corpus label GOLD is MODEL in the pipeline; repeatable, even with the same "
-            "MODEL. GOLD= excludes the mentions labelled GOLD.",
-        ),
-    ] = None
-    annotates: Annotated[
-        list[str] | None,
-        Option(
-            metavar="LABEL",
-            help="A pipeline label that the corpus annotates; repeatable. Predictions with other "
-            "labels are excluded instead of being counted as wrong. Default: the labels that the "
-            "documents declare, or all labels.",
-        ),
-    ] = None
 
 
 def _errors_file(path: Path | None) -> Path | None:

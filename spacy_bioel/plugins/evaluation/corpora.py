@@ -11,7 +11,7 @@ from typer import Argument, Exit, Option
 
 from spacy_bioel.cli import console
 from spacy_bioel.cli.kb_show import open_kb_argument
-from spacy_bioel.plugins.evaluation.commands import GoldOptions
+from spacy_bioel.plugins.evaluation.gold_options import GoldOptions
 
 
 @console.expand_options

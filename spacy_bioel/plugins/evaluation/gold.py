@@ -13,7 +13,7 @@ from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.io.open import curie
 from spacy_bioel.kb.folder import label_and_folder
 from spacy_bioel.loading import find_detector, find_linker, load_model, require_linker, set_kb
-from spacy_bioel.plugins.evaluation.commands import GoldOptions
+from spacy_bioel.plugins.evaluation.gold_options import GoldOptions
 from spacy_bioel.plugins.evaluation.run import check_gold, with_ids_by_xrefs
 from spacy_bioel.types import AnnotatedText
 

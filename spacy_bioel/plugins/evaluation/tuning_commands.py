@@ -19,7 +19,7 @@ from spacy_bioel.cli import console
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.files import replacing_folder, scratch_folder
 from spacy_bioel.kb.folder import label_and_folder
-from spacy_bioel.plugins.evaluation.commands import GoldOptions
+from spacy_bioel.plugins.evaluation.gold_options import GoldOptions
 
 if TYPE_CHECKING:
     from spacy.language import Language
