@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spacy.language import Language
 from spacy.tokenizer import Tokenizer
-from spacy.util import compile_infix_regex, compile_prefix_regex, registry
+from spacy.util import compile_infix_regex, compile_prefix_regex
 from thinc.api import Model
 
 from spacy_bioel.settings import (
@@ -24,7 +24,6 @@ from spacy_bioel.settings import (
 )
 
 if TYPE_CHECKING:
-    from spacy_bioel.entities import EntityRules
     from spacy_bioel.linking.names import NameLookup
     from spacy_bioel.linking.pipe import Linker
     from spacy_bioel.mentions.pipe import MentionDetector
@@ -65,23 +64,6 @@ _LINKER_RULES = {
     **_MENTION_RULES,
     "chemicals": {"@misc": "spacy-bioel.Chemicals.v1"},
 }
-
-
-@registry.misc("spacy-bioel.Notes.v1")
-def create_notes_without_plugin(
-    *, shorthand: bool = True, clinical: bool = False, measurements: bool = False
-) -> "EntityRules":
-    """Make shorthand rules for pipelines saved under this name, if the plugin that has registered
-    it as an entry point, which takes precedence, is missing.
-
-    RAISES BioelError: [B661] if the rules are more than shorthand.
-    """
-    from spacy_bioel.entities.shorthand import Shorthand
-    from spacy_bioel.registered import SPACY, refuse_if_missing
-
-    if not shorthand or clinical or measurements:
-        refuse_if_missing(SPACY, "spacy-bioel.Notes.v1")
-    return Shorthand()
 
 
 @Language.factory(
