@@ -97,7 +97,7 @@ SPECIES_FEATURES = (
     "behind", "sentence", "after", "prefix", "human_prefix", "named", "homolog", "others", "near",
     "elsewhere", "near_before", "nearest", "previous", "share", "most", "only", "spelled",
     "people_near", "people", "variant", "transgene", "mouse", "simple", "animal", "animal_upper",
-    "laboratory", "laboratory_near",
+    "laboratory", "laboratory_near", "rat", "length", "organisms",
 )  # fmt: skip
 HUMAN, MOUSE, RAT, ZEBRAFISH, FROG = (f"{ORGANISM}{id}" for id in (9606, 10090, 10116, 7955, 8364))
 ORGANISM_PREFIX = re.compile(r"[hmr](?=[A-Z][A-Za-z]{0,20}[A-Z0-9])")  # "hTERT", "mFgf2"
@@ -297,8 +297,12 @@ def _species_features(
                 "simple": organism in _SIMPLE,
                 "animal": is_animal,
                 "animal_upper": is_animal and is_upper,
-                "laboratory": (organism == MOUSE) * document.cues.n_laboratory,
-                "laboratory_near": (organism == MOUSE) * near.n_laboratory,
+                "laboratory": (organism in (MOUSE, RAT)) * document.cues.n_laboratory,
+                "laboratory_near": (organism in (MOUSE, RAT)) * near.n_laboratory,
+                "rat": organism == RAT,
+                # The kind of text: abstracts are longer than paragraphs, and name fewer organisms.
+                "length": log1p(len(document.text)),
+                "organisms": log1p(len(document.counts)),
             },
         )
 

@@ -10,7 +10,6 @@ training/assets/mixed_organisms.jsonl, count several times for organisms.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -50,13 +49,13 @@ from spacy_bioel.linking.link import rank_candidates
 from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.plugins.evaluation.fit import Development, fit_fusion, merge_development
 from spacy_bioel.settings import GOLD_KEY
+from spacy_bioel.text.sentences import sentence_borders
 from spacy_bioel.types import GENE, ORGANISM, AnnotatedText
 
 ASSETS = Path("spacy_bioel") / "assets"
 MIXED = Path("training") / "assets" / "mixed_organisms.jsonl"
-_SENTENCE_END = re.compile(r"(?<=[a-z)\d])[.?!]\s+(?=[A-Z])")
 _SENTENCE_SHARE = 3  # of every third document, the sentences count as texts as well
-_MIXED_COUNT = 6  # how often each of its mentions counts
+_MIXED_COUNT = 4  # how often each of its mentions counts
 _ORGANISMS = {"n_hidden": 12, "l2": 0.002}
 _N_NETWORKS = 4  # for organisms; a single one differs by 2 % of genes from seed to seed
 _HOMONYMS = {"n_hidden": 4, "l2": 0.002}
@@ -125,8 +124,7 @@ def _average(networks: Sequence[Fusion]) -> Fusion:
 
 def _sentences(text: AnnotatedText) -> Iterator[AnnotatedText]:
     """Yield the sentences with genes as texts: people also link single sentences."""
-    ends = [match.end() for match in _SENTENCE_END.finditer(text.text)]
-    for start, end in pairwise([0, *ends, len(text.text)]):
+    for start, end in pairwise([0, *sentence_borders(text.text), len(text.text)]):
         genes = tuple(
             replace(m, start=m.start - start, end=m.end - start)
             for m in text.mentions
