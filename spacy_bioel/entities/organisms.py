@@ -15,7 +15,7 @@ from spacy.tokens import Doc
 
 from spacy_bioel.batch import Batch
 from spacy_bioel.doc import text_of
-from spacy_bioel.entities.patterns import count_words, find_words
+from spacy_bioel.entities.patterns import find_words, pattern_of
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -49,7 +49,8 @@ class Cues(NamedTuple):
 
 
 def cues_of(text: str) -> Cues:
-    n_people, n_laboratory = (log1p(count_words(use, text)) for use in ("people", "laboratory"))
+    uses = ("people", "laboratory")
+    n_people, n_laboratory = (log1p(len(pattern_of(use).findall(text))) for use in uses)
     has_variant, has_transgene = (
         bool(find_words(u, text)) for u in ("variant of a gene", "transgene")
     )

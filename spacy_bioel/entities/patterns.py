@@ -70,10 +70,6 @@ def find_words(
     return function(text, start, end)
 
 
-def count_words(use: str, text: str) -> int:
-    return len(pattern_of(use).findall(text))
-
-
 def is_code(text: str, start: int, end: int) -> bool:
     """Whether a string with digits, text[start:end], is a code according to the words before it, or
     the string is "cat" before a catalogue number."""
