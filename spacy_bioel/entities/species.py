@@ -300,8 +300,7 @@ def _species_features(
                 "laboratory": (organism in (MOUSE, RAT)) * document.cues.n_laboratory,
                 "laboratory_near": (organism in (MOUSE, RAT)) * near.n_laboratory,
                 "rat": organism == RAT,
-                # The kind of text: abstracts are longer than paragraphs, and name fewer organisms.
-                "length": log1p(len(document.text)),
+                "length": log1p(len(document.text)),  # of a sentence, a paragraph or an abstract
                 "organisms": log1p(len(document.counts)),
             },
         )
