@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import spacy
 
+pytest.register_assert_rewrite("cases")
 ROOT = Path(__file__).parents[1]
 ALL = ("clinical", "contextual", "curation", "evaluation", "service", "spark")
 # Files of tests besides those in `plugins`: plugins without which they are left out.

@@ -1,10 +1,7 @@
 """Patterns for words in and beside names: assets/patterns.tsv, one row for each.
 
 A row has a use, a regular expression, an example that it matches, and a counterexample that no row
-of this use matches. Bars mark the name that the words stand beside: "loss of |fat|". To teach the
-rules another word, add a row: a test runs the examples of all rows. Rows of "laboratory", "people",
-"transgene" and "variant of a gene" are weighed: after a new one, fit the weights again
-(training/scripts/gene_evidence.py).
+of this use matches. The file begins with the uses. tests/entities/test_cases.py runs the examples.
 """
 
 from __future__ import annotations
@@ -43,7 +40,7 @@ class PatternRow(NamedTuple):
 
 def pattern_rows() -> list[PatternRow]:
     lines = (ASSETS_FOLDER / "patterns.tsv").read_text("utf8").splitlines()
-    return [PatternRow(*line.split("\t")) for line in lines if not line.startswith("# use")]
+    return [PatternRow(*line.split("\t")) for line in lines if line[:1] != "#"]
 
 
 @cache

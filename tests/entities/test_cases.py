@@ -18,6 +18,7 @@ from spacy_bioel.entities.patterns import find_words, is_code, pattern_rows
 from spacy_bioel.entities.variant_grammar import Variant, find_variants, read_variant
 from spacy_bioel.entities.variants import rs_numbers
 from spacy_bioel.found import FoundSpans
+from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.report import explain
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*W323")
@@ -102,7 +103,18 @@ def test_case(case):
     check(case, CHECKS)
 
 
-@pytest.mark.parametrize("row", pattern_rows())
-def test_examples_of_pattern(row):
-    assert find_words(row.use, *marked(row.example), only=(row.pattern,)), "example"
-    assert not find_words(row.use, *marked(row.counterexample)), "counterexample"
+PATTERNS = (ASSETS_FOLDER / "patterns.tsv").read_text("utf8").splitlines()
+ROWS = {f"patterns.tsv:{n} {row}": row for n, row in enumerate(PATTERNS, 1) if row[:1] != "#"}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_row_of_patterns(row):
+    use, pattern, *examples = ROWS[row].split("\t")
+    assert any(line.startswith(f"## {use}: ") for line in PATTERNS), "a use that the file lists"
+    assert len(examples) == 2, "four columns, with tabs between them"
+    needs_bars = use.startswith(("before ", "after "))
+    assert [one.count("|") for one in examples] == [2 * needs_bars] * 2, "bars around the name"
+    assert find_words(use, *marked(examples[0]), only=(pattern,)), "the row matches its example"
+    others = [one.pattern for one in pattern_rows() if one.use == use]
+    matching = [one for one in others if find_words(use, *marked(examples[1]), only=(one,))]
+    assert matching == [], "no row of the use matches the counterexample"
