@@ -15,7 +15,7 @@ from spacy.tokens import Doc
 
 from spacy_bioel.batch import Batch
 from spacy_bioel.doc import text_of
-from spacy_bioel.entities.patterns import find_words, pattern_of
+from spacy_bioel.entities.patterns import find_words, patterns
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -50,7 +50,7 @@ class Cues(NamedTuple):
 
 def cues_of(text: str) -> Cues:
     uses = ("people", "laboratory")
-    n_people, n_laboratory = (log1p(len(pattern_of(use).findall(text))) for use in uses)
+    n_people, n_laboratory = (log1p(len(patterns()[use].findall(text))) for use in uses)
     has_variant, has_transgene = (
         bool(find_words(u, text)) for u in ("variant of a gene", "transgene")
     )

@@ -7,8 +7,8 @@ of this use matches. The file begins with the uses. tests/entities/test_cases.py
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
-from typing import NamedTuple
 
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 
@@ -29,36 +29,37 @@ _CASED = {*_WHOLE, "after a chemical", "laboratory", "variant of a gene"}  # cas
 _SEARCHED = 70  # characters before a name to search
 
 
-class PatternRow(NamedTuple):
-    """A row of assets/patterns.tsv."""
-
-    use: str
-    pattern: str
-    example: str
-    counterexample: str
-
-
-def pattern_rows() -> list[PatternRow]:
-    lines = (ASSETS_FOLDER / "patterns.tsv").read_text("utf8").splitlines()
-    return [PatternRow(*line.split("\t")) for line in lines if line[:1] != "#"]
+def pattern_rows() -> dict[str, list[str]]:
+    """Read the regular expressions of each use."""
+    rows_of: dict[str, list[str]] = {}
+    for line in (ASSETS_FOLDER / "patterns.tsv").read_text("utf8").splitlines():
+        if line[:1] != "#":
+            use, pattern, *_ = line.split("\t")
+            rows_of.setdefault(use, []).append(pattern)
+    return rows_of
 
 
 @cache
-def pattern_of(use: str, *rows: str) -> re.Pattern[str]:
-    """Compile the rows of a use, or only these patterns, into one pattern."""
-    rows = rows or tuple(row.pattern for row in pattern_rows() if row.use == use)
+def patterns() -> dict[str, re.Pattern[str]]:
+    """Compile the rows of each use into one pattern."""
+    return {use: joined(use, rows) for use, rows in pattern_rows().items()}
+
+
+def joined(use: str, rows: Iterable[str]) -> re.Pattern[str]:
+    """Compile patterns as the rows of a use."""
     whole = _BETWEEN.get(use, "ROWS").replace("ROWS", "|".join(rows))
     return re.compile(whole, re.NOFLAG if use in _CASED else re.IGNORECASE)
 
 
 def find_words(
-    use: str, text: str, start: int = 0, end: int | None = None, *, only: tuple[str, ...] = ()
+    use: str, text: str, start: int = 0, end: int | None = None, *, only: str = ""
 ) -> re.Match[str] | None:
     """Find the words of a use in the string text[start:end], or before or after it.
 
-    only (tuple[str, ...]): Patterns to find instead of those of all rows.
+    only (str): Pattern to find instead of those of all rows.
     """
-    pattern, end = pattern_of(use, *only), len(text) if end is None else end
+    pattern = joined(use, [only]) if only else patterns()[use]
+    end = len(text) if end is None else end
     if use.startswith("before "):
         return pattern.search(text[max(0, start - _SEARCHED) : start])
     if use.startswith("after "):

@@ -114,7 +114,8 @@ def test_row_of_patterns(row):
     assert len(examples) == 2, "four columns, with tabs between them"
     needs_bars = use.startswith(("before ", "after "))
     assert [one.count("|") for one in examples] == [2 * needs_bars] * 2, "bars around the name"
-    assert find_words(use, *marked(examples[0]), only=(pattern,)), "the row matches its example"
-    others = [one.pattern for one in pattern_rows() if one.use == use]
-    matching = [one for one in others if find_words(use, *marked(examples[1]), only=(one,))]
+    assert find_words(use, *marked(examples[0]), only=pattern), "the row matches its example"
+    matching = [
+        one for one in pattern_rows()[use] if find_words(use, *marked(examples[1]), only=one)
+    ]
     assert matching == [], "no row of the use matches the counterexample"

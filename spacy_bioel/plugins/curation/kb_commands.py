@@ -19,7 +19,7 @@ from spacy_bioel.cli.kb_build import (
     open_sources,
     show_counts,
 )
-from spacy_bioel.errors import BioelError, Errors, Warnings, shortened
+from spacy_bioel.errors import BioelError, shortened
 from spacy_bioel.io.open import curie
 from spacy_bioel.io.table import read_table
 from spacy_bioel.kb.edit import (
@@ -31,6 +31,7 @@ from spacy_bioel.kb.edit import (
     retire_ids,
 )
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
+from spacy_bioel.plugins.curation.errors import CurationErrors, CurationWarnings
 from spacy_bioel.registered import MAPPINGS, load_registered, missing_names, registered_names
 from spacy_bioel.text.normalize import normalize_name
 
@@ -86,7 +87,7 @@ def add(
     mappings = [(path, readers[name]) for name, files in given.items() for path in files]
     paths, left_out = [*(sources or ()), *(path for path, _ in mappings)], Counter[str]()
     if not paths:
-        raise BioelError(Errors.B638)
+        raise BioelError(CurationErrors.B638)
     console.check_distinct(paths, [options.skip_bad, json_file])
     with console.reporting_bad(options.skip_bad, sources=paths):
         concepts, about = open_sources(sources or (), options)
@@ -99,7 +100,7 @@ def add(
     if left_out.total():
         why = ", ".join(f"{reason}: {n:,}" for reason, n in left_out.most_common())
         shown = shortened(", ".join(names))
-        console.show_note(Warnings.W413.format(path=shown, n=left_out.total(), why=why))
+        console.show_note(CurationWarnings.W413.format(path=shown, n=left_out.total(), why=why))
     show_edit_report(f"Added to {kb}", edited, kb=kb, json_file=json_file)
 
 
@@ -145,13 +146,13 @@ def edit(
     Example: `bioel kb edit my_kb MESH:D009270 --add Narcanti`
     """
     if not (add or remove or rename):
-        raise BioelError(Errors.B402)
+        raise BioelError(CurationErrors.B402)
     change = NameEdit(add=add or (), remove=remove or (), rename=rename)
     edited = edit_names(kb, {curie(id, prefix): change})
     show_edit_report(f"Edited {curie(id, prefix)} in {kb}", edited, kb=kb, json_file=json_file)
     for name in filter(None, (*change.add, rename)):
         if (number := normalize_name(name)).replace(" ", "").isdecimal():
-            console.show_note(Warnings.W443.format(name=name, number=number, kb=kb, id=id))
+            console.show_note(CurationWarnings.W443.format(name=name, number=number, kb=kb, id=id))
 
 
 def retire(
@@ -177,7 +178,7 @@ def retire(
     """
     console.check_distinct([pairs], [json_file])
     if (old is None) == (pairs is None) or (pairs is not None and replaced_by):
-        raise BioelError(Errors.B204)
+        raise BioelError(CurationErrors.B204)
     replacements = {} if old is None else {curie(old, prefix): curie(replaced_by, prefix)}
     for record in (
         () if pairs is None else read_table(pairs, columns=RETIRED_COLUMNS, prefix=prefix)
@@ -185,7 +186,7 @@ def retire(
         second = record.replaced_by
         if (first := replacements.setdefault(record.id, second)) != second:
             clash = {"path": pairs, "id": record.id, "first": first, "second": second}
-            raise BioelError(Errors.B205.format(**clash))
+            raise BioelError(CurationErrors.B205.format(**clash))
     show_edit_report(f"Retired in {kb}", retire_ids(kb, replacements), kb=kb, json_file=json_file)
 
 

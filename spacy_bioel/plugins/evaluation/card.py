@@ -19,8 +19,9 @@ from typer import Argument, Option
 
 from spacy_bioel import __version__
 from spacy_bioel.cli import console
-from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.errors import BioelError
 from spacy_bioel.files import fingerprint_folder, replacing_text
+from spacy_bioel.plugins.evaluation.errors import EvaluationErrors, EvaluationWarnings
 from spacy_bioel.scoring.protocols import protocol_summary
 
 NOT_STATED = "not stated"
@@ -153,16 +154,18 @@ def card(
     from spacy_bioel.scoring.scorers import STEPS
 
     if name and not name.isidentifier():
-        raise BioelError(Errors.B368.format(name=name))
+        raise BioelError(EvaluationErrors.B368.format(name=name))
     sizes = {} if train is None else {"train": size_of(train)}
     rows = read_scores(scores)
     if (model / "README.md").exists() and not replace:
-        raise BioelError(Errors.B367.format(path=model / "README.md"))
+        raise BioelError(EvaluationErrors.B367.format(path=model / "README.md"))
     if not (model / "meta.json").is_file():
-        raise BioelError(Errors.B365.format(path=model))
+        raise BioelError(EvaluationErrors.B365.format(path=model))
     fingerprint, scored = fingerprint_folder(model), rows[0].get("model_fingerprint")
     if fingerprint != scored:
-        warning = Warnings.W311.format(path=scores, found=scored or "none", expected=fingerprint)
+        warning = EvaluationWarnings.W311.format(
+            path=scores, found=scored or "none", expected=fingerprint
+        )
         console.show_note(warning)
     nlp = loading.load_model(str(model))
     meta = json.loads((model / "meta.json").read_text(encoding="utf8"))
@@ -186,7 +189,7 @@ def card(
     )
     if not facts.shown:
         protocols = ", ".join(dict.fromkeys(row["protocol"] for row in rows)) or "mention"
-        raise BioelError(Errors.B366.format(path=scores, found=f"only {protocols}"))
+        raise BioelError(EvaluationErrors.B366.format(path=scores, found=f"only {protocols}"))
     write_card(model, facts)
     console.show_note(", ".join(str(model / name) for name in CARD_FILES))
 
@@ -196,10 +199,10 @@ def read_scores(path: Path) -> list[dict[str, Any]]:
     try:
         rows = json.loads(path.read_text(encoding="utf8"))
     except ValueError as error:
-        raise BioelError(Errors.B366.format(path=path, found=error)) from error
+        raise BioelError(EvaluationErrors.B366.format(path=path, found=error)) from error
     is_list = isinstance(rows, list) and rows != []
     if not is_list or not all(isinstance(row, dict) and row.keys() >= _FIELDS for row in rows):
-        raise BioelError(Errors.B366.format(path=path, found=f"{rows!r:.60}"))
+        raise BioelError(EvaluationErrors.B366.format(path=path, found=f"{rows!r:.60}"))
     return rows
 
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from spacy_bioel.cli import console
-from spacy_bioel.errors import BioelError, Errors, Warnings
+from spacy_bioel.errors import BioelError
 from spacy_bioel.files import fingerprint_folder
-from spacy_bioel.plugins.evaluation.gold_options import GoldOptions
+from spacy_bioel.plugins.evaluation.corpora import GoldOptions
+from spacy_bioel.plugins.evaluation.errors import EvaluationErrors, EvaluationWarnings
 from spacy_bioel.scoring.protocols import (
     ALIASES,
     KINDS,
@@ -78,7 +79,7 @@ Example: `bioel evaluate tuned test.pubtator --prefix MESH --json scores.json`
 def _errors_file(path: Path | None) -> Path | None:
     """Raise an error if the error report is a folder or has an unknown format."""
     if path is not None and path.suffix.lower() not in (".tsv", ".csv", ".jsonl"):
-        raise BioelError(Errors.B360.format(path=path))
+        raise BioelError(EvaluationErrors.B360.format(path=path))
     return console.refuse_folder(path)
 
 
@@ -175,7 +176,7 @@ def evaluate_command(
     for row in scores:
         alone = baseline.get((row.protocol, row.metric), 0)
         if row.metric == "f1" and not row.label and alone > row.value:
-            console.show_note(Warnings.W455.format(**asdict(row), alone=alone))
+            console.show_note(EvaluationWarnings.W455.format(**asdict(row), alone=alone))
     if errors is not None or html is not None:
         n = error_files.report_errors(
             linker, texts, links, scores=scores, about=about, rows=errors, page=html,

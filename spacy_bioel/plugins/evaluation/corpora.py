@@ -1,8 +1,9 @@
-"""`bioel corpus check`: check a corpus before training."""
+"""`bioel corpus check`, and the options of all commands that read gold documents."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,38 @@ from typer import Argument, Exit, Option
 
 from spacy_bioel.cli import console
 from spacy_bioel.cli.kb_show import open_kb_argument
-from spacy_bioel.plugins.evaluation.gold_options import GoldOptions
+
+
+@dataclass(frozen=True)
+class GoldOptions(console.GoldPlace):
+    """Options for gold documents, whose labels and ids are mapped to those of a pipeline."""
+
+    format: console.Format = None
+    prefix: Annotated[
+        list[str] | None,
+        Option(
+            metavar="PREFIX",
+            help="Prefix for ids without one, e.g. MESH: D003920 becomes MESH:D003920. "
+            "Gene=NCBIGene applies only to the corpus label Gene; repeatable.",
+        ),
+    ] = None
+    label: Annotated[
+        list[str] | None,
+        Option(
+            metavar="GOLD=MODEL",
+            help="The corpus label GOLD is MODEL in the pipeline; repeatable, even with the same "
+            "MODEL. GOLD= excludes the mentions labelled GOLD.",
+        ),
+    ] = None
+    annotates: Annotated[
+        list[str] | None,
+        Option(
+            metavar="LABEL",
+            help="A pipeline label that the corpus annotates; repeatable. Predictions with other "
+            "labels are excluded instead of being counted as wrong. Default: the labels that the "
+            "documents declare, or all labels.",
+        ),
+    ] = None
 
 
 @console.expand_options

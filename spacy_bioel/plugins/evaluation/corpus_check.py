@@ -13,6 +13,7 @@ from spacy.util import filter_spans
 from spacy_bioel.errors import Errors, Warnings
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.validation import KnownIds
+from spacy_bioel.plugins.evaluation.errors import EvaluationErrors, EvaluationWarnings
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText
 
@@ -167,16 +168,18 @@ def find_faults(train: CorpusSummary, dev: CorpusSummary, kb: KnowledgeBase) -> 
     paths = {"path": dev.path, "train": train.path}
     if shared := _shared(train, dev):
         n, of, first = len(shared), dev.counts[_DOCUMENTS], f"{shared[0]:.40}"
-        yield Errors.B530.format(n=n, of=of, first=first, **paths)
+        yield EvaluationErrors.B530.format(n=n, of=of, first=first, **paths)
     if train.mentions and (unseen := sorted(dev.mentions.keys() - train.mentions.keys())):
-        message = Errors.B532 if len(unseen) == len(dev.mentions) else Warnings.W343
+        message = (
+            EvaluationErrors.B532 if len(unseen) == len(dev.mentions) else EvaluationWarnings.W343
+        )
         yield message.format(found=unseen, known=sorted(train.mentions), **paths)
 
 
 def _faults_of_ids(summary: CorpusSummary, kb: KnowledgeBase) -> Iterator[str]:
     found = KnownIds.of(kb, summary.all_ids)
     if not found.n:
-        yield Errors.B533.format(path=summary.path, n=summary.counts[_MENTIONS])
+        yield EvaluationErrors.B533.format(path=summary.path, n=summary.counts[_MENTIONS])
     elif found.are_few:
         yield found.message(Errors.B077, kb, summary.path)
     else:
@@ -184,14 +187,14 @@ def _faults_of_ids(summary: CorpusSummary, kb: KnowledgeBase) -> Iterator[str]:
             if (known := KnownIds.of(kb, ids)).are_few:
                 yield known.message(Warnings.W340, kb, f"{summary.path} labelled {label}")
         if found.missing:
-            yield found.message(Warnings.W371, kb, summary.path)
+            yield found.message(EvaluationWarnings.W371, kb, summary.path)
 
 
 def _other_faults(summary: CorpusSummary) -> Iterator[str]:
-    of, messages = summary.counts[_MENTIONS], {_SPACE_IN_ID: Warnings.W344}
-    messages |= dict.fromkeys(_REPEATED, Warnings.W341)
+    of, messages = summary.counts[_MENTIONS], {_SPACE_IN_ID: EvaluationWarnings.W344}
+    messages |= dict.fromkeys(_REPEATED, EvaluationWarnings.W341)
     if (n := summary.counts[_INSIDE_WORD]) > _MIN_SHARE_INSIDE_WORDS * of:
-        messages[_INSIDE_WORD] = Errors.B531 if 2 * n > of else Warnings.W342
+        messages[_INSIDE_WORD] = EvaluationErrors.B531 if 2 * n > of else EvaluationWarnings.W342
     for what, message in messages.items():
         if n := summary.counts[what]:
             about = {"path": summary.path, "first": summary.first[what], "what": what}

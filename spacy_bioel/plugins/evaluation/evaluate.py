@@ -13,7 +13,8 @@ from itertools import chain, product
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
+from spacy_bioel.plugins.evaluation.errors import EvaluationErrors
 from spacy_bioel.scoring.protocols import (
     Counts,
     Ids,
@@ -136,7 +137,7 @@ def canonicalise(
     RAISES BioelError: [B080] if the numbers of documents differ.
     """
     if len(gold) != len(predicted):
-        raise BioelError(Errors.B080.format(n_gold=len(gold), n_predicted=len(predicted)))
+        raise BioelError(EvaluationErrors.B080.format(n_gold=len(gold), n_predicted=len(predicted)))
     # Worth caching, because the same few thousand ids recur among the candidates of all mentions.
     canonical = cache(canonical)
 

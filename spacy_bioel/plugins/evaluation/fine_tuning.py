@@ -18,7 +18,7 @@ from spacy.training import Example
 from spacy.util import resolve_dot_names
 
 from spacy_bioel.doc import annotated_labels, gold_spans
-from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
+from spacy_bioel.errors import LOGGER, BioelError, Errors
 from spacy_bioel.kb.bundled import KbSetting, folders_of
 from spacy_bioel.kb.folder import label_and_folder
 from spacy_bioel.kb.joined import JoinedKnowledgeBase, parts_of
@@ -27,6 +27,7 @@ from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.linking.validation import KnownIds, check_gold_ids
 from spacy_bioel.mentions.pipe import MentionDetector
 from spacy_bioel.pipe import listens
+from spacy_bioel.plugins.evaluation.errors import EvaluationErrors, EvaluationWarnings
 from spacy_bioel.settings import DETECTOR, LINKER
 from spacy_bioel.types import ScoredSpan
 
@@ -103,7 +104,7 @@ def _adapt(
     }
     name, detector = started.get(DETECTOR, (DETECTOR, None))
     if not isinstance(detector, MentionDetector) or not detector.labels:
-        raise BioelError(Errors.B573.format(name=name))
+        raise BioelError(EvaluationErrors.B573.format(name=name))
     train, dev = _read_corpora(nlp)
     key = detector.cfg["gold_key"]
     own, in_dev = (
@@ -114,13 +115,15 @@ def _adapt(
     if not own:
         raise BioelError(Errors.B051.format(key=key))
     if in_dev and {*own}.isdisjoint(in_dev):
-        raise BioelError(Errors.B576.format(train=", ".join(own), dev=", ".join(in_dev)))
+        raise BioelError(EvaluationErrors.B576.format(train=", ".join(own), dev=", ".join(in_dev)))
     if isinstance(kb, str) and label_and_folder(kb)[0]:
         kb = dict([label_and_folder(kb)])
     for label, folder in kb.items() if isinstance(kb, dict) else ():
         if label not in (every := dict.fromkeys([*own, *known])):
             labels_known = ", ".join(every)
-            raise BioelError(Errors.B575.format(label=label, folder=folder, known=labels_known))
+            raise BioelError(
+                EvaluationErrors.B575.format(label=label, folder=folder, known=labels_known)
+            )
     found = {} if listens(detector.model) else _count_found(detector, train[:_MAX_DOCUMENTS])
     starts = choose_starts(own, known, found, told=told)
     for label, start in starts.items():
@@ -128,7 +131,7 @@ def _adapt(
             continue
         n = found.get(label, Counter())
         share = n[start.label] / n.total() if n and start.label else 0.0
-        message = Warnings.W380 if start.label else Warnings.W381
+        message = EvaluationWarnings.W380 if start.label else EvaluationWarnings.W381
         about = {"start": start.label, "reason": start.reason, "share": share}
         LOGGER.warning(message.format(label=label, known=", ".join(known), **about))
     labels = {label: start.label for label, start in starts.items()}
@@ -158,7 +161,7 @@ def _read_corpora(nlp: Language) -> list[list[Example]]:
     texts = {example.text for example in train}
     n_same = sum(example.text in texts for example in dev)
     if not train or len(dev) == n_same:
-        raise BioelError(Errors.B572.format(train=len(train), dev=len(dev), same=n_same))
+        raise BioelError(EvaluationErrors.B572.format(train=len(train), dev=len(dev), same=n_same))
     return [train, dev]
 
 
@@ -215,7 +218,7 @@ def choose_starts(
         for wanted, labels, where in ((label, own, "corpus"), (start, known, "pipeline")):
             if wanted is not None and wanted not in labels:
                 about = {"label": wanted, "where": where, "known": ", ".join(labels)}
-                raise BioelError(Errors.B571.format(**about))
+                raise BioelError(EvaluationErrors.B571.format(**about))
     return {label: _start_of(label, known, found.get(label, {}), told) for label in own}
 
 
@@ -293,7 +296,7 @@ def _check_linkable(linker: Linker, examples: Iterable[Example]) -> None:
             if not is_listed:
                 linker.cfg["label_types"][label] = []
             where = of_label.where if is_listed else "any knowledge base, so they are not linked"
-            LOGGER.warning(Warnings.W383.format(label=label, kb=where))
+            LOGGER.warning(EvaluationWarnings.W383.format(label=label, kb=where))
 
 
 def _add_mentions(linker: Linker, examples: Sequence[Example], *, only_known: bool) -> None:

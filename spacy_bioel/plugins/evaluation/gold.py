@@ -9,11 +9,12 @@ from pathlib import Path
 from spacy.language import Language
 
 from spacy_bioel.corpus import declare_labels, read_texts
-from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
+from spacy_bioel.errors import LOGGER, BioelError
 from spacy_bioel.io.open import curie
 from spacy_bioel.kb.folder import label_and_folder
 from spacy_bioel.loading import find_detector, find_linker, load_model, require_linker, set_kb
-from spacy_bioel.plugins.evaluation.gold_options import GoldOptions
+from spacy_bioel.plugins.evaluation.corpora import GoldOptions
+from spacy_bioel.plugins.evaluation.errors import EvaluationErrors, EvaluationWarnings
 from spacy_bioel.plugins.evaluation.run import check_gold, with_ids_by_xrefs
 from spacy_bioel.types import AnnotatedText
 
@@ -39,14 +40,16 @@ def load_with_mapped_gold(
     known = detector.labels if detector else ()
     for old, new in _parse_labels(options.label).items():
         if new and known and new not in known:
-            raise BioelError(Errors.B369.format(gold=old, label=new, known=", ".join(known)))
+            raise BioelError(
+                EvaluationErrors.B369.format(gold=old, label=new, known=", ".join(known))
+            )
     if kb is not None:
         set_kb(nlp, kb, model)
         label, folder = label_and_folder(kb)
         labels = {mention.label for text in texts for mention in text.mentions} - {""}
         if label and label not in {*labels, *known}:
             about = {"folder": folder, "known": ", ".join(sorted(labels))}
-            LOGGER.warning(Warnings.W480.format(label=label, **about))
+            LOGGER.warning(EvaluationWarnings.W480.format(label=label, **about))
     if xrefs:
         texts = with_ids_by_xrefs(texts, require_linker(nlp, model).kb)
     check_gold(texts, find_linker(nlp), gold)
@@ -69,11 +72,11 @@ def stream_mapped_gold(
     for text in read_texts(gold, format=options.format, prefix=common_prefix, spans_key=place):
         gold_labels.update(mention.label for mention in text.mentions)
         text = _map_labels_and_ids(text, labels, prefixes)
-        yield declare_labels(text, names, path=gold, error=Errors.B364) if names else text
+        yield declare_labels(text, names, path=gold, error=EvaluationErrors.B364) if names else text
     for name in [*labels, *filter(None, prefixes)] if gold_labels and is_last else ():
         if name not in gold_labels:
             known = ", ".join(sorted(filter(None, gold_labels))) or "none"
-            raise BioelError(Errors.B363.format(path=gold, label=name, known=known))
+            raise BioelError(EvaluationErrors.B363.format(path=gold, label=name, known=known))
 
 
 def _parse_prefixes(values: Sequence[str] | None) -> dict[str, str]:
@@ -83,7 +86,9 @@ def _parse_prefixes(values: Sequence[str] | None) -> dict[str, str]:
         label, _, prefix = value.rpartition("=")
         prefix = prefix.strip().removesuffix(":")
         if prefixes.setdefault(label.strip(), prefix) != prefix:
-            raise BioelError(Errors.B361.format(first=prefixes[label.strip()], second=value))
+            raise BioelError(
+                EvaluationErrors.B361.format(first=prefixes[label.strip()], second=value)
+            )
     return prefixes
 
 
@@ -93,7 +98,7 @@ def _parse_labels(values: Sequence[str] | None) -> dict[str, str]:
     for value in values or ():
         gold, separator, model = (part.strip() for part in value.partition("="))
         if not (gold and separator) or labels.setdefault(gold, model) != model:
-            raise BioelError(Errors.B362.format(found=value))
+            raise BioelError(EvaluationErrors.B362.format(found=value))
     return labels
 
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from spacy.language import Language
 
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
 from spacy_bioel.loading import find_detector, find_linker
 from spacy_bioel.models.torch_io import quantize_model
+from spacy_bioel.plugins.evaluation.errors import EvaluationErrors
 from spacy_bioel.plugins.evaluation.run import Texts, Track, measure_pipeline, untracked
 from spacy_bioel.scoring.protocols import get_protocol
 
@@ -37,7 +38,7 @@ def quantize_pipeline(
     """
     detector = find_detector(nlp)
     if detector is None:
-        raise BioelError(Errors.B639.format(pipes=", ".join(nlp.pipe_names) or "none"))
+        raise BioelError(EvaluationErrors.B639.format(pipes=", ".join(nlp.pipe_names) or "none"))
     has_ids = any(mention.ids for text in texts for mention in text.mentions)
     names = ("mention", "end_to_end") if find_linker(nlp) and has_ids else ("mention",)
     measured_by = {name: get_protocol(name)[1] for name in names}
@@ -52,7 +53,7 @@ def quantize_pipeline(
     for name in names:
         if (loss := before[name] - after[name]) > MAX_LOSS:
             about = {"before": before[name], "after": after[name], "loss": loss}
-            raise BioelError(Errors.B640.format(protocol=name, largest=MAX_LOSS, **about))
+            raise BioelError(EvaluationErrors.B640.format(protocol=name, largest=MAX_LOSS, **about))
     n_mentions = sum(len(text.mentions) for text in texts)
     nlp.meta["performance"] = {}
     return QuantizationReport(len(texts), n_mentions, before, after)

@@ -14,7 +14,7 @@ import numpy as np
 from spacy.language import Language
 
 from spacy_bioel.doc import get_links
-from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings, shortened
+from spacy_bioel.errors import LOGGER, BioelError, Errors, shortened
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.given import DOCS_PER_BATCH, link_gold_mentions
 from spacy_bioel.linking.pipe import Linker
@@ -26,6 +26,7 @@ from spacy_bioel.loading import (
     spans_key,
 )
 from spacy_bioel.models.fusion import standard_id
+from spacy_bioel.plugins.evaluation.errors import EvaluationErrors, EvaluationWarnings
 from spacy_bioel.plugins.evaluation.evaluate import Figure, GoldLookup, evaluate_links
 from spacy_bioel.scoring import protocols
 from spacy_bioel.scoring.scorers import MAX_UNKNOWN_SHARE
@@ -69,7 +70,7 @@ def with_ids_by_xrefs(texts: Texts, kb: KnowledgeBase) -> list[AnnotatedText]:
     RAISES BioelError: [B630] if the knowledge base has no cross-references.
     """
     if not any(kb.xrefs_of_all(np.arange(len(kb)))):
-        raise BioelError(Errors.B630.format(kb=kb.where))
+        raise BioelError(EvaluationErrors.B630.format(kb=kb.where))
     concept = cache(ids_by_xrefs(kb))
     return [
         replace(
@@ -96,7 +97,7 @@ def check_gold(texts: Texts, linker: Linker | None, path: Path) -> None:
         ids = Counter(id_ for text in texts for mention in text.mentions for id_ in mention.ids)
         check_gold_ids(linker.kb, ids, path)
         if not ids:
-            LOGGER.warning(Warnings.W372.format(path=path))
+            LOGGER.warning(EvaluationWarnings.W372.format(path=path))
 
 
 def warn_of_labels(texts: Texts, links: Predicted) -> None:
@@ -110,11 +111,11 @@ def warn_of_labels(texts: Texts, links: Predicted) -> None:
     if not counted and gold & found.keys() and n > MAX_UNKNOWN_SHARE * found.total():
         annotates = " ".join(f"--annotates {label}" for label in sorted(gold))
         about = {"n": n, "total": found.total(), "annotates": annotates}
-        LOGGER.warning(Warnings.W458.format(found=", ".join(others), **about))
+        LOGGER.warning(EvaluationWarnings.W458.format(found=", ".join(others), **about))
     if found and counted.isdisjoint(found) and all(text.annotates for text in texts):
         known = shortened(", ".join(sorted(found)))
         about = {"counted": ", ".join(sorted(counted)), "found": known, "first": min(counted)}
-        LOGGER.warning(Warnings.W457.format(**about))
+        LOGGER.warning(EvaluationWarnings.W457.format(**about))
 
 
 def measure_pipeline(

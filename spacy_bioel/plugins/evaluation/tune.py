@@ -19,7 +19,7 @@ from spacy.tokens import Doc
 from spacy.util import minibatch
 
 from spacy_bioel.doc import get_links
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.linking.evidence import default_fusion
 from spacy_bioel.linking.find import find_mentions
@@ -28,6 +28,7 @@ from spacy_bioel.linking.link import link, rank_candidates
 from spacy_bioel.loading import find_detector, find_linker, require_linker, spans_key
 from spacy_bioel.mentions.find import find, steps_of_detector
 from spacy_bioel.models.fusion import Fusion
+from spacy_bioel.plugins.evaluation.errors import EvaluationErrors
 from spacy_bioel.plugins.evaluation.evaluate import Figure, count_documents
 from spacy_bioel.plugins.evaluation.fit import (
     Value,
@@ -405,7 +406,7 @@ def tune_pipeline(nlp: Language, texts: Texts, *, track: Track = untracked) -> T
     """
     linker, detector = find_linker(nlp), find_detector(nlp)
     if linker is None and detector is None:
-        raise BioelError(Errors.B232.format(pipes=", ".join(nlp.pipe_names) or "none"))
+        raise BioelError(EvaluationErrors.B232.format(pipes=", ".join(nlp.pipe_names) or "none"))
     has_ids = any(mention.ids for text in texts for mention in text.mentions)
     if linker is not None and has_ids:
         require_scipy()  # fail now rather than after hours of work

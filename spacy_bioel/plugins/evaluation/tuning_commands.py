@@ -16,10 +16,11 @@ from typer import Argument
 
 from spacy_bioel import __version__
 from spacy_bioel.cli import console
-from spacy_bioel.errors import BioelError, Errors
+from spacy_bioel.errors import BioelError
 from spacy_bioel.files import replacing_folder, scratch_folder
 from spacy_bioel.kb.folder import label_and_folder
-from spacy_bioel.plugins.evaluation.gold_options import GoldOptions
+from spacy_bioel.plugins.evaluation.corpora import GoldOptions
+from spacy_bioel.plugins.evaluation.errors import EvaluationErrors
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -63,7 +64,7 @@ def train_command(
     nlp = load_model(model)
     if not {"bioel_mentions", "bioel_linker"}.issubset(nlp.pipe_names):
         pipes = ", ".join(nlp.pipe_names)
-        raise BioelError(Errors.B574.format(model=model, pipes=pipes or "none"))
+        raise BioelError(EvaluationErrors.B574.format(model=model, pipes=pipes or "none"))
     config: Any = load_config(Path(__file__).with_name("assets") / "fine_tune.cfg")
     config["paths"] |= {"train": str(train), "dev": str(dev), "start": model, "kb": kb}
     for reader in config["corpora"].values():
@@ -116,7 +117,7 @@ def tune_command(
     check_out(out, {"MODEL": model, "DEV": dev, "the knowledge base": kb})
     nlp, texts = load_with_mapped_gold(model, dev, options, kb=kb)
     if find_detector(nlp) is None and not any(m.ids for text in texts for m in text.mentions):
-        raise BioelError(Errors.B333.format(path=dev))
+        raise BioelError(EvaluationErrors.B333.format(path=dev))
     report = tune_pipeline(nlp, texts, track=console.track)
     require_extra(nlp)
     with replacing_folder(out) as folder:
@@ -193,11 +194,11 @@ def check_out(out: Path, inputs: dict[str, str | Path | None]) -> None:
             continue
         source = path.resolve()
         if target == source or target in source.parents or source in target.parents:
-            raise BioelError(Errors.B230.format(out=out, what=input_name, path=path))
+            raise BioelError(EvaluationErrors.B230.format(out=out, what=input_name, path=path))
     is_pipeline = all((out / name).is_file() for name in ("config.cfg", "meta.json"))
     is_empty = out.is_dir() and not any(out.iterdir())
     if out.exists() and not is_pipeline and not is_empty:
-        raise BioelError(Errors.B231.format(out=out))
+        raise BioelError(EvaluationErrors.B231.format(out=out))
 
 
 def require_extra(nlp: Language) -> None:
