@@ -133,8 +133,7 @@ RULES = [
     Rule("organisms by words: species_words.json", 10,
          {"entities.organisms._organism_tables": lambda: (_NEVER, [], {})}, GENES),
     Rule("microbes have hosts", 22, {"entities.species.is_microbe": lambda *_: False}, GENES),
-    Rule("experimental systems", 22,
-         {"entities.organisms._is_experimental_system": lambda *_: False}, GENES),
+    Rule("experimental systems", 6, {"entities.organisms._TOOLS": ()}, GENES),
     Rule("organism after 'in', 'of', 'from'", 13, {"entities.organisms._GENE_TO_ORGANISM": _NEVER},
          GENES, evidence=True),
     *(

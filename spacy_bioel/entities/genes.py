@@ -20,6 +20,8 @@ from spacy_bioel.entities.homonyms import (
     GeneMention,
     HomonymResolver,
     WordsOfDocument,
+    gene_features,
+    other_name,
     resolve_homonyms,
 )
 from spacy_bioel.entities.organism_genes import (
@@ -129,17 +131,24 @@ class Genes(EntityRules):
         words = cache(lambda owner: WordsOfDocument(text_of(batch.docs[owner])))
         species = list(score_species(table, default_weights()))
         spellings_of = mention_spellings(batch, [index for index, _ in species])
+        kb_of, ids_of = self.knowledge.kb_of, defaultdict[KnowledgeBase, list[str]](list)
+        for index, organisms in species:
+            likely = [organism for organism, p in organisms if p > _MIN_ORGANISM_PROBABILITY]
+            found = chain.from_iterable(genes_of[index].genes.get(o, ()) for o in likely)
+            ids_of[kb_of(batch.spans[index].label_)] += [c.id for c in found]
+        names_of = {kb: self._resolver_of(kb).names_of(ids) for kb, ids in ids_of.items()}
         for index, organisms in species:
             span, owner = batch.spans[index], batch.owners[index]
-            resolver = self._resolver_of(self.knowledge.kb_of(span.label_))
+            names = names_of[kb_of(span.label_)]
             mention = GeneMention(
                 span.text, spellings_of[index], long_form_of(batch.docs[owner], span), words(owner)
             )
             for organism, p in organisms:
                 genes: Sequence[Candidate] = genes_of[index].genes.get(organism, ())
-                is_compared = p > _MIN_ORGANISM_PROBABILITY and resolver.knows(genes)
+                is_known = bool(genes) and genes[0].id in names
+                is_compared = is_known and p > _MIN_ORGANISM_PROBABILITY
                 groups.append((index, p, genes, is_compared))
-                features += [resolver.features(gene, mention) for gene in genes if is_compared]
+                features += [gene_features(c, names, mention) for c in genes if is_compared]
         resolved = iter(resolve_homonyms([genes for *_, genes, yes in groups if yes], features))
         rescored = {index: list(genes_of[index].others) for index, *_ in groups}
         for index, p, genes, is_compared in groups:
@@ -166,8 +175,8 @@ class Genes(EntityRules):
             kb = self.knowledge.kb_of(span.label_)
             sentence = self._species_sentence(link, organisms[owner], kb)
             if sentence and link.ids and organism_of_gene(kb, link.ids[0]):
-                words = WordsOfDocument(texts[owner])
-                other = self._resolver_of(kb).other_name(link.ids[0], span.text, words)
+                names = self._resolver_of(kb).names_of([link.ids[0]])[link.ids[0]]
+                other = other_name(names, span.text, WordsOfDocument(texts[owner]))
                 if other and other not in span.text:
                     sentence += f' The document also calls it "{other}".'
             sentences.append(sentence)

@@ -11,9 +11,10 @@ by training/scripts/gene_evidence.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from itertools import pairwise
 from math import log
 
 import numpy as np
@@ -24,10 +25,10 @@ from spacy_bioel.entities.species import is_named
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.models.fusion import Fusion, softmax_by_group
-from spacy_bioel.text.normalize import normalize_name, stem_of
+from spacy_bioel.text.normalize import normalize_names, stem_of
 from spacy_bioel.types import Candidate
 
-# Evidence for a gene, in the order of the weights (see `HomonymResolver.features`).
+# Evidence for a gene, in the order of the weights (see `gene_features`).
 HOMONYM_FEATURES = (
     "score", "named", "other_name", "words", "homologs", "homolog_name", "publications", "symbol",
     "one_word", "defined_otherwise", "short",
@@ -43,8 +44,8 @@ GeneEvidence = tuple[float, ...]
 
 
 @dataclass(frozen=True)
-class _GeneNames:
-    """The names of a gene and its homologs.
+class GeneNames:
+    """The names of a gene and its homologs, which have the same symbol.
 
     symbol (str): Without hyphens, in lower case.
     publications (float): Logarithm of the number of publications on the human gene with this
@@ -61,7 +62,8 @@ class _GeneNames:
     stems: frozenset[str]
 
 
-_UNKNOWN = _GeneNames("", 0.0, frozenset(), frozenset(), frozenset())
+_UNKNOWN = GeneNames("", 0.0, frozenset(), frozenset(), frozenset())
+_MAX_READ = 1 << 14  # genes whose names a resolver keeps
 
 
 class WordsOfDocument:
@@ -73,7 +75,7 @@ class WordsOfDocument:
 
 
 class GeneMention:
-    """A mention of a gene, in the forms that `HomonymResolver.features` compares with names.
+    """A mention of a gene, in the forms that `gene_features` compares with names.
 
     short, stems (frozenset[str]): Its spellings as one-word names; the stems of their words.
     defined (frozenset[str]): The stems of what the mention is defined as.
@@ -89,64 +91,72 @@ class GeneMention:
 
 
 class HomonymResolver:
-    """Reads the evidence for genes that share a name. Threads can share a resolver."""
+    """Reads the names of genes that share a name. Threads can share a resolver."""
 
     def __init__(self, kb: KnowledgeBase) -> None:
-        self.kb = kb
-        self._names_of = lru_cache(maxsize=1 << 14)(self._read_names)
+        self.kb, self._names = kb, dict[str, GeneNames]()
+        self._family = lru_cache(maxsize=_MAX_READ)(self._read_family)
 
-    def knows(self, genes: Sequence[Candidate]) -> bool:
-        """Whether there is a first candidate, and the knowledge base has it."""
-        return bool(genes) and self._names_of(genes[0].id) is not _UNKNOWN
+    def names_of(self, ids: Iterable[str]) -> Mapping[str, GeneNames]:
+        """Return the names of genes that the knowledge base has by id, and perhaps of others."""
+        self._names = names = self._names if len(self._names) < _MAX_READ else {}
+        new, kb = [id for id in dict.fromkeys(ids) if id not in names], self.kb
+        rows = kb.find_all(new)
+        known = np.flatnonzero(rows >= 0)
+        symbols = kb.names.take(kb.preferred_rows(rows[known]))
+        same_symbol = kb.lookup_names(normalize_names(symbols))
+        indptr, concepts, is_preferred = kb.concepts_of_names(same_symbol)
+        for i, place in enumerate(known.tolist()):
+            of_symbol = slice(indptr[i], indptr[i + 1])
+            homologs = concepts[of_symbol][is_preferred[of_symbol]].tolist()
+            short, stems, names_of = self._family(frozenset({row := int(rows[place]), *homologs}))
+            homolog_names = frozenset().union(*(n for one, n in names_of.items() if one != row))
+            symbol = _compact(symbols[i])
+            publications = _publications().get(symbol, 0.0)
+            names[new[place]] = GeneNames(symbol, publications, short, homolog_names, stems)
+        return names
 
-    def features(self, gene: Candidate, mention: GeneMention) -> GeneEvidence:
-        """Return the evidence for a candidate, in the order of `HOMONYM_FEATURES`."""
-        names, document = self._names_of(gene.id), mention.document
-        other_stems = names.stems - mention.stems
-        return (
-            log(max(gene.score, _LOWEST_SCORE)),
-            is_named(gene),
-            not document.short.keys().isdisjoint(names.short - mention.short),
-            # One or two words say little.
-            (len(other_stems & document.stems) + 0.5) / (len(other_stems) + 2),
-            bool(names.homolog_names),
-            not names.homolog_names.isdisjoint(mention.short),
-            names.publications,
-            names.symbol in mention.short,
-            not names.short.isdisjoint(mention.short),
-            bool(mention.defined) and mention.defined.isdisjoint(names.stems),
-            mention.is_short,
-        )
+    def _read_family(
+        self, genes: frozenset[int]
+    ) -> tuple[frozenset[str], frozenset[str], dict[int, frozenset[str]]]:
+        """Return the one-word names and the stems of genes, and the names of each of them."""
+        rows = np.array(list(genes))
+        indptr, name_rows = self.kb.names_of_all(rows)
+        names = self.kb.names.take(name_rows)
+        compact = [_compact(name) for name in names]
+        words = {short for short, name in zip(compact, names, strict=True) if " " not in name}
+        is_long = (s for s in words if len(s) >= _MIN_OTHER_NAME_LENGTH and not s.isdigit())
+        borders = zip(rows.tolist(), pairwise(indptr.tolist()), strict=True)
+        names_of = {row: frozenset(compact[start:end]) for row, (start, end) in borders}
+        return frozenset(is_long) - everyday_words(), _stems_of(" ".join(names)), names_of
 
-    def genes_of(self, *names: str) -> list[str]:
-        """Return the ids of the genes with any of these normalised names."""
-        return self.kb.ids_of(self.kb.concepts_of_names(self.kb.lookup_names(names))[1])
 
-    def other_name(self, id: str, mention: str, document: WordsOfDocument) -> str:
-        """Return another one-word name that the document uses for a gene, or ""."""
-        others = (self._names_of(id).short - {_compact(mention)}) & document.short.keys()
-        return document.short[min(others)] if others else ""
+def gene_features(
+    gene: Candidate, names_of: Mapping[str, GeneNames], mention: GeneMention
+) -> GeneEvidence:
+    """Return the evidence for a candidate, in the order of `HOMONYM_FEATURES`."""
+    names, document = names_of.get(gene.id, _UNKNOWN), mention.document
+    other_stems = names.stems - mention.stems
+    return (
+        log(max(gene.score, _LOWEST_SCORE)),
+        is_named(gene),
+        not document.short.keys().isdisjoint(names.short - mention.short),
+        # One or two words say little.
+        (len(other_stems & document.stems) + 0.5) / (len(other_stems) + 2),
+        bool(names.homolog_names),
+        not names.homolog_names.isdisjoint(mention.short),
+        names.publications,
+        names.symbol in mention.short,
+        not names.short.isdisjoint(mention.short),
+        bool(mention.defined) and mention.defined.isdisjoint(names.stems),
+        mention.is_short,
+    )
 
-    def _read_names(self, id: str) -> _GeneNames:
-        kb, row = self.kb, self.kb.find(id)
-        if row < 0:
-            return _UNKNOWN
-        gene_names = kb.names.take(kb.names_of(row))
-        _, concepts, is_preferred = kb.concepts_of_names(
-            kb.lookup_names([normalize_name(gene_names[0])])
-        )
-        homolog_rows = kb.names_of_all(concepts[is_preferred & (concepts != row)])[1]
-        homolog_names = kb.names.take(homolog_rows)
-        names = dict.fromkeys([*gene_names, *homolog_names])
-        short = {_compact(name) for name in names if " " not in name} - everyday_words()
-        symbol = _compact(gene_names[0])
-        return _GeneNames(
-            symbol,
-            _publications().get(symbol, 0.0),
-            frozenset(s for s in short if len(s) >= _MIN_OTHER_NAME_LENGTH and not s.isdigit()),
-            frozenset(map(_compact, homolog_names)),
-            _stems_of(" ".join(names)),
-        )
+
+def other_name(names: GeneNames, mention: str, document: WordsOfDocument) -> str:
+    """Return another one-word name that the document uses for a gene, or ""."""
+    others = (names.short - {_compact(mention)}) & document.short.keys()
+    return document.short[min(others)] if others else ""
 
 
 def resolve_homonyms(

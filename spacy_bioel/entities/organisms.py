@@ -30,11 +30,9 @@ _GENE_TO_ORGANISM = re.compile(
     re.IGNORECASE,
 )
 _CASED_WORD = re.compile(r"(?<![\w-])[A-Za-z][a-z]{1,20}(?![\w-])")  # "rams", but not "RAM"
-_WORD, _MAX_WORDS_IN_NAME = re.compile(r"\w+"), 4
+_WORD = re.compile(r"\w+")
 _MAX_ORGANISMS = 50
 _ANYWHERE = 1 << 40  # longer than any document, in characters
-
-
 _NEAR = 60.0  # characters; nearness falls to a third over this distance
 
 
@@ -48,13 +46,9 @@ class Cues(NamedTuple):
     has_transgene: bool
 
 
-def cues_of(text: str) -> Cues:
-    uses = ("people", "laboratory")
-    n_people, n_laboratory = (log1p(len(patterns()[use].findall(text))) for use in uses)
-    has_variant, has_transgene = (
-        bool(find_words(u, text)) for u in ("variant of a gene", "transgene")
-    )
-    return Cues(n_people, n_laboratory, has_variant, has_transgene)
+# The uses of patterns beside an experimental system: "yeast two-hybrid", "nude mice".
+_TOOLS = ("before a laboratory animal", "after a laboratory animal")
+_CUES = ("people", "laboratory", "variant of a gene", "transgene")  # the uses of their patterns
 
 
 class NamedOrganisms:
@@ -73,13 +67,13 @@ class NamedOrganisms:
             self.likely = [id for id, _ in self.counts.most_common(_MAX_ORGANISMS)]
         self.borders = sentence_borders(self.text)
         self._limits = [0, *self.borders, _ANYWHERE]
-        self._first_and_last: dict[int, dict[str, tuple[int, int]]] = {}
         self._places_of: dict[str, tuple[list[int], list[int]]] = {}
         for start, end, id in places:
             starts_of, ends_of = self._places_of.setdefault(id, ([], []))
             starts_of.append(start)
             ends_of.append(end)
-        self.cues, self._cues_of = cues_of(self.text), dict[int, Cues]()
+        found = (patterns()[use].finditer(self.text) for use in _CUES)
+        self._cues = [[match.start() for match in matches] for matches in found]
         title_end = self.borders[0] if self.borders else _ANYWHERE
         self.in_title = set(self.ids[: bisect_left(self.starts, title_end)])
 
@@ -87,40 +81,29 @@ class NamedOrganisms:
         """Return the index of the sentence at a character offset."""
         return bisect_right(self.borders, offset)
 
-    def in_sentence(self, offset: int) -> tuple[set[str], set[str]]:
-        """Return the likely organisms before and after an offset, in the same sentence."""
-        places = self.organisms_in(self.sentence_at(offset))
-        middle = bisect_right(self.ends, offset)
-        before = {id for id, (first, _) in places.items() if first < middle}
-        return before, {id for id, (_, last) in places.items() if last >= middle}
-
-    def organisms_in(self, sentence: int) -> dict[str, tuple[int, int]]:
-        """Return the first and the last place of each likely organism in a sentence."""
-        if sentence not in self._first_and_last:
-            start, end = self._limits[sentence : sentence + 2]
-            likely, places = set(self.likely), dict[str, tuple[int, int]]()
-            for place in range(bisect_left(self.starts, start), bisect_left(self.starts, end)):
-                if (id := self.ids[place]) in likely:
-                    places[id] = places.get(id, (place, place))[0], place
-            self._first_and_last[sentence] = places
-        return self._first_and_last[sentence]
-
-    def nearness(self, organism: str, offset: int) -> tuple[float, float]:
-        """Return how near the last mention before an offset is, and the nearest one: 1 to 0."""
+    def around(self, organism: str, offset: int) -> tuple[float, float, bool, bool, bool]:
+        """Return how near an organism's last mention before an offset is, and its nearest one: 1 to
+        0; and whether it is mentioned before and after the offset in the same sentence, and in the
+        sentence before."""
         starts, ends = self._places_of.get(organism, ((), ()))
-        n_before = bisect_right(ends, offset)
-        before = exp((ends[n_before - 1] - offset) / _NEAR) if n_before else 0.0
-        if n_before == len(starts):
-            return before, before
-        return before, max(before, exp(-max(starts[n_before] - offset, 0) / _NEAR))
+        sentence, n = self.sentence_at(offset), bisect_right(ends, offset)
+        previous = self._limits[max(0, sentence - 1)]
+        n_earlier, n_in_earlier, n_so_far = (
+            bisect_left(starts, limit)
+            for limit in (previous, *self._limits[sentence : sentence + 2])
+        )
+        before = nearest = exp((ends[n - 1] - offset) / _NEAR) if n else 0.0
+        if n < len(starts):
+            nearest = max(before, exp(-max(starts[n] - offset, 0) / _NEAR))
+        return before, nearest, n_in_earlier < n, n < n_so_far, n_earlier < n_in_earlier
 
-    def cues_at(self, offset: int) -> Cues:
-        """Return the cues of the sentence at a character offset."""
-        sentence = self.sentence_at(offset)
-        if sentence not in self._cues_of:
-            start, end = self._limits[sentence : sentence + 2]
-            self._cues_of[sentence] = cues_of(self.text[start:end])
-        return self._cues_of[sentence]
+    def cues_at(self, offset: int | None = None) -> Cues:
+        """Return the cues of the sentence at a character offset; None: of the document."""
+        start, end = 0, _ANYWHERE
+        if offset is not None:
+            start, end = self._limits[(sentence := self.sentence_at(offset)) : sentence + 2]
+        n = [bisect_left(places, end) - bisect_left(places, start) for places in self._cues]
+        return Cues(log1p(n[0]), log1p(n[1]), n[2] > 0, n[3] > 0)
 
     def right_after(self, end: int) -> str:
         """Return the organism in the text right after a gene ("in mice"), or ""."""
@@ -135,12 +118,6 @@ class NamedOrganisms:
         n_before = bisect_right(self.ends, start)
         is_near = n_before and start - self.ends[n_before - 1] <= within
         return self.ids[n_before - 1] if is_near else ""
-
-
-def _is_experimental_system(text: str, start: int, end: int) -> bool:
-    """Whether an organism is merely an experimental system: "yeast two-hybrid", "nude mice"."""
-    uses = ("before a laboratory animal", "after a laboratory animal")
-    return any(find_words(use, text, start, end) for use in uses)
 
 
 @cache
@@ -173,26 +150,28 @@ def organism_words(text: str) -> list[NamedPlace]:
 
 
 @cache
-def _names_in_training() -> dict[str, str]:
+def _names_in_training() -> dict[str, list[tuple[list[str], str]]]:
     """Read the normalised names of organisms in the training texts of the starter, with the
-    organism that each mostly means."""
+    organism that each mostly means, by their first words; the longest come first."""
     table: dict[str, dict[str, int]] = srsly.read_json(ASSETS_FOLDER / "starter/alias_table.json")
-    meant = ((name, max(ids, key=ids.__getitem__)) for name, ids in table.items())
-    return {name: id for name, id in meant if id.startswith(ORGANISM) and len(name) > 2}
+    names: dict[str, list[tuple[list[str], str]]] = {}
+    for name, ids in sorted(table.items(), key=lambda entry: -len(entry[0].split())):
+        id, words = max(ids, key=ids.__getitem__), name.split()
+        if id.startswith(ORGANISM) and len(name) > 2:
+            names.setdefault(words[0], []).append((words, id))
+    return names
 
 
 def organism_names(text: str) -> list[NamedPlace]:
     """Return the names of organisms in a text, for documents whose organisms nobody has marked."""
-    names, places, covered = _names_in_training(), list[NamedPlace](), 0
-    words = [(match[0].lower(), *match.span()) for match in _WORD.finditer(text)]
-    for i, (_, start, _) in enumerate(words):
-        if start < covered:
-            continue
-        for n in range(_MAX_WORDS_IN_NAME, 0, -1):
-            name = words[i : i + n]
-            if id := names.get(" ".join(word for word, *_ in name)):
-                covered = name[-1][2]
-                places.append((start, covered, id))
+    names, places, next_word = _names_in_training(), list[NamedPlace](), 0
+    found = list(_WORD.finditer(text))
+    words = [match[0].lower() for match in found]
+    for i, word in enumerate(words):
+        for name, id in names.get(word, ()) if i >= next_word else ():
+            if words[i : i + len(name)] == name:
+                next_word = i + len(name)
+                places.append((found[i].start(), found[next_word - 1].end(), id))
                 break
     return places
 
@@ -210,7 +189,7 @@ def organism_places(batch: Batch, owners: Iterable[int]) -> dict[int, list[Named
                 places[owner].append((span.start_char, span.end_char, best.id))
     for owner, text in texts.items():
         found = places[owner] or organism_names(text)
-        found = [place for place in found if not _is_experimental_system(text, *place[:2])]
+        found = [p for p in found if not any(find_words(use, text, *p[:2]) for use in _TOOLS)]
         words = organism_words(text)
         ends = {end for _, end, _ in words}  # "flies" are fruit flies, also where they are linked
         places[owner] = [*(place for place in found if place[1] not in ends), *words]

@@ -25,6 +25,7 @@ from spacy.tokens import Span
 from spacy_bioel.batch import Batch
 from spacy_bioel.entities.organisms import NamedOrganisms, NamedPlace, is_microbe, organism_words
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
+from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.models.fusion import Fusion, softmax_by_group
 from spacy_bioel.types import CELL_LINE, ORGANISM, SPECIES, Candidate
@@ -155,9 +156,11 @@ def organism_table(
     # "", and the organisms right before each occurrence of a string in a document.
     counts: dict[object, Counter[str]] = defaultdict(Counter)
     ids = sorted({c[0].id for one in genes.values() for c in one.genes.values() if c})
-    is_known = (rows_of_ids := kb.find_all(ids)) >= 0
-    preferred = kb.names.take(kb.preferred_rows(rows_of_ids[is_known]))
-    symbols = dict(zip(np.array(ids, dtype=object)[is_known].tolist(), preferred, strict=True))
+    symbols: dict[str, str] = {}
+    for part in parts_of(kb):  # whose names are mapped; those of a joined one would be computed
+        known = np.flatnonzero((concepts := part.find_all(ids)) >= 0)
+        names = part.names.take(part.preferred_rows(concepts[known]))
+        symbols = dict(zip(map(ids.__getitem__, known), names, strict=True)) | symbols
     gene_mentions: dict[int, _GeneMention] = {}
     strings, wholes = batch.strings, _wholes(batch)
     for index, species_candidates in genes.items():
@@ -231,14 +234,11 @@ def _species_features(
     before = document.last_before(mention.start, within=_MAX_RIGHT_BEFORE)
     last = document.last_before(mention.start)
     after = document.right_after(mention.end)
-    sentence_before, sentence_after = document.in_sentence(mention.start)
     is_symbol = " " not in text and len(text) > 1
     is_title = is_symbol and text[0].isupper() and text[1:].islower()  # "Tp53"
     is_upper = is_symbol and text.isupper()  # "TP53"
     is_lower = is_symbol and text.islower()  # "tp53"
-    sentence = document.sentence_at(mention.start)
-    previous = document.organisms_in(sentence - 1) if sentence else ()
-    near = document.cues_at(mention.start)
+    near, cues = document.cues_at(mention.start), document.cues_at()
     total, most = document.counts.total(), max(document.counts.values(), default=0)
     has_prefix = ORGANISM_PREFIX.match(text) and not species_candidates.is_whole
     prefix = _ORGANISM_OF_PREFIX[text[0]] if has_prefix else ""
@@ -252,7 +252,7 @@ def _species_features(
         share = species_candidates.shares.get(organism, 0.0) * is_counted
         n_in_document = max(mention.in_document[""] - is_counted, 1)
         n_in_sentence = max(mention.in_sentence[""] - is_counted, 1)
-        near_before, nearest = document.nearness(organism, mention.start)
+        near_before, nearest, so_far, from_here, previous = document.around(organism, mention.start)
         n = document.counts[organism]
         yield (
             organism,
@@ -269,8 +269,8 @@ def _species_features(
                 "before": organism == before,  # right before the mention: "mouse Brca1"
                 "last": organism == last,  # the last organism before the mention
                 "behind": organism == after,  # right after the mention: "Brca1 in mice"
-                "sentence": organism in sentence_before,
-                "after": organism in sentence_after,
+                "sentence": so_far,  # before the mention in the same sentence
+                "after": from_here,
                 # "m" and "r" often mean something else ("mGluR5", recombinant), "h" does not.
                 "prefix": organism == prefix and not is_human,
                 "human_prefix": organism == prefix and is_human,
@@ -283,21 +283,21 @@ def _species_features(
                 "elsewhere": organism != before and mention.right_before[organism] > 0,
                 "near_before": near_before,
                 "nearest": nearest,
-                "previous": organism in previous,  # in the sentence before
+                "previous": previous,  # in the sentence before
                 "share": n / (total or 1),
                 "most": n == most > 0,
                 "only": n == total > 0,
                 "spelled": organism in mention.spelled
                 or (is_named and ((is_animal and is_upper) or (organism == FROG and is_lower))),
                 "people_near": is_human * near.n_people,
-                "people": is_human * document.cues.n_people,
+                "people": is_human * cues.n_people,
                 "variant": is_human and near.has_variant,
                 "transgene": is_human and near.has_transgene,
                 "mouse": organism == MOUSE,
                 "simple": organism in _SIMPLE,
                 "animal": is_animal,
                 "animal_upper": is_animal and is_upper,
-                "laboratory": (organism in (MOUSE, RAT)) * document.cues.n_laboratory,
+                "laboratory": (organism in (MOUSE, RAT)) * cues.n_laboratory,
                 "laboratory_near": (organism in (MOUSE, RAT)) * near.n_laboratory,
                 "rat": organism == RAT,
                 "length": log1p(len(document.text)),  # of a sentence, a paragraph or an abstract

@@ -198,9 +198,9 @@ class MentionDetector(StoredPipe[MentionSettings]):
         doc_indices = np.searchsorted(offsets, spans[:, 0], side="right") - 1
         first, last = np.concatenate(words).T
         starts, ends = first[spans[:, 0]], last[spans[:, 1] - 1] + 1
-        columns = (doc_indices, starts, ends, spans[:, 2], probabilities)
+        columns, labels = (doc_indices, starts, ends, spans[:, 2], probabilities), self.labels
         for doc_index, start, end, label, p in zip(*(c.tolist() for c in columns), strict=True):
-            scored[doc_index].append((start, end, self.labels[label], p))
+            scored[doc_index].append((start, end, labels[label], p))
         return scored
 
     def _as_read(self, docs: list[Doc]) -> tuple[list[Doc], list[IntArray]]:

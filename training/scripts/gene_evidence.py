@@ -36,6 +36,7 @@ from spacy_bioel.entities.homonyms import (
     GeneMention,
     HomonymResolver,
     WordsOfDocument,
+    gene_features,
 )
 from spacy_bioel.entities.organisms import organism_names, organism_words
 from spacy_bioel.entities.species import (
@@ -218,12 +219,13 @@ def _homonyms(kb: Any, ranked: _Ranked, weights: Fusion) -> Development:
             likely = [o for o, _ in sorted(organisms, key=itemgetter(1), reverse=True)]
         found = genes_of[number].genes
         genes = next((found[organism] for organism in likely if found.get(organism)), ())
-        if not resolver.knows(genes):
+        names = resolver.names_of(c.id for c in genes)
+        if not genes or genes[0].id not in names:
             continue
         document = WordsOfDocument(text_of(batch.docs[owner]))
         long_form = long_form_of(batch.docs[owner], span)
         mention = GeneMention(span.text, spellings_of[number], long_form, document)
-        features += [resolver.features(c, mention) for c in genes]
+        features += [gene_features(c, names, mention) for c in genes]
         right.append(np.array([c.id in ids for c in genes]))
         numbers.append(number)
     first = np.cumsum([0, *map(len, right)])

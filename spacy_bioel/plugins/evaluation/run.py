@@ -21,11 +21,13 @@ from spacy_bioel.linking.pipe import Linker
 from spacy_bioel.linking.validation import check_gold_ids
 from spacy_bioel.loading import (
     dictionary_pipeline,
+    find_detector,
     find_linker,
     require_linker,
     spans_key,
 )
 from spacy_bioel.models.fusion import standard_id
+from spacy_bioel.models.torch_io import quantize_model
 from spacy_bioel.plugins.evaluation.errors import EvaluationErrors, EvaluationWarnings
 from spacy_bioel.plugins.evaluation.evaluate import Figure, GoldLookup, evaluate_links
 from spacy_bioel.scoring import protocols
@@ -213,3 +215,39 @@ def digest_of(texts: Iterable[AnnotatedText]) -> str:
         mentions = sorted((m.start, m.end, m.label, sorted(m.ids)) for m in text.mentions)
         rows.append(blake2b(repr((text.text, mentions)).encode("utf8", "surrogatepass")).digest())
     return blake2b(b"".join(sorted(rows)), digest_size=8).hexdigest()
+
+
+MAX_LOSS = 0.2  # of F1 in percentage points, by quantising
+
+
+def quantize_pipeline(
+    nlp: Language, texts: Texts, *, track: Track = untracked
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Quantise the detector of a pipeline in place, for inference.
+
+    nlp (Language): Its scores, nlp.meta["performance"], are removed.
+    texts (Texts): Gold documents that the pipeline was not trained on.
+    RETURNS (tuple): F1 in percent by protocol, before and after.
+    RAISES BioelError: [B639] if there is no detector, [B640] if F1 falls by more than `MAX_LOSS`,
+        [B641] if a weight is not a finite number.
+    """
+    detector = find_detector(nlp)
+    if detector is None:
+        raise BioelError(EvaluationErrors.B639.format(pipes=", ".join(nlp.pipe_names) or "none"))
+    has_ids = any(mention.ids for text in texts for mention in text.mentions)
+    names = ("mention", "end_to_end") if find_linker(nlp) and has_ids else ("mention",)
+    measured_by = {name: protocols.get_protocol(name)[1] for name in names}
+
+    def measured() -> dict[str, float]:
+        figures = measure_pipeline(nlp, texts, measured_by, track=track)
+        return {name: figures.get((name, "f1"), 0.0) for name in names}
+
+    before = measured()
+    quantize_model(detector.model)
+    after = measured()
+    for name in names:
+        if (loss := before[name] - after[name]) > MAX_LOSS:
+            about = {"before": before[name], "after": after[name], "loss": loss}
+            raise BioelError(EvaluationErrors.B640.format(protocol=name, largest=MAX_LOSS, **about))
+    nlp.meta["performance"] = {}
+    return before, after

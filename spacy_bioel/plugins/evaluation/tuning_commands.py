@@ -7,7 +7,6 @@ thresholds of a pipeline on development documents, and `quantize` rounds its wei
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,8 +24,6 @@ from spacy_bioel.plugins.evaluation.errors import EvaluationErrors
 if TYPE_CHECKING:
     from spacy.language import Language
 
-    from spacy_bioel.plugins.evaluation.quantize import QuantizationReport
-    from spacy_bioel.plugins.evaluation.tune import TuningReport
 
 _Model = Annotated[str, Argument(help="Trained pipeline (folder or package name).")]
 _Dev = Annotated[Path, Argument(help="Development documents, as for `bioel evaluate`.")]
@@ -137,7 +134,7 @@ def tune_command(
         console.show_table(columns, rows)
         for remark in report.remarks:
             console.show_note(remark)
-        _show_source(report, out)
+        _show_source(report.documents, report.mentions, out)
 
 
 @console.expand_options
@@ -160,25 +157,23 @@ def quantize_command(
     Example: `bioel quantize tuned dev.spacy quantised`
     """
     from spacy_bioel.plugins.evaluation.gold import load_with_mapped_gold
-    from spacy_bioel.plugins.evaluation.quantize import quantize_pipeline
+    from spacy_bioel.plugins.evaluation.run import quantize_pipeline
 
     console.check_distinct([dev, code], [json_file])
     check_out(out, {"MODEL": model, "DEV": dev, "the knowledge base": kb})
     nlp, texts = load_with_mapped_gold(model, dev, options, kb=kb)
-    report = quantize_pipeline(nlp, texts, track=console.track)
+    before, after = quantize_pipeline(nlp, texts, track=console.track)
     with replacing_folder(out) as folder:
         nlp.to_disk(folder)
-    if console.write_json(json_file, asdict(report)):
-        rows = [
-            (name, f"{before:.2f}", f"{report.after[name]:.2f}")
-            for name, before in report.before.items()
-        ]
+    n = {"documents": len(texts), "mentions": sum(len(text.mentions) for text in texts)}
+    if console.write_json(json_file, {**n, "before": before, "after": after}):
+        rows = [(name, f"{f1:.2f}", f"{after[name]:.2f}") for name, f1 in before.items()]
         console.show_table(("protocol", "F1 before", "after"), rows)
-        _show_source(report, out)
+        _show_source(n["documents"], n["mentions"], out)
 
 
-def _show_source(report: TuningReport | QuantizationReport, out: Path) -> None:
-    console.show_note(f"{report.mentions:,} mentions in {report.documents:,} documents -> {out}")
+def _show_source(documents: int, mentions: int, out: Path) -> None:
+    console.show_note(f"{mentions:,} mentions in {documents:,} documents -> {out}")
 
 
 def check_out(out: Path, inputs: dict[str, str | Path | None]) -> None:
