@@ -7,7 +7,7 @@ of this use matches. The file begins with the uses. tests/entities/test_cases.py
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import cache
 
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
@@ -45,8 +45,12 @@ def patterns() -> dict[str, re.Pattern[str]]:
     return {use: joined(use, rows) for use, rows in pattern_rows().items()}
 
 
-def joined(use: str, rows: Iterable[str]) -> re.Pattern[str]:
+def joined(use: str, rows: Sequence[str]) -> re.Pattern[str]:
     """Compile patterns as the rows of a use."""
+    words = [row.removeprefix(r"\b") for row in rows if row.startswith(r"\b")]
+    others = [row for row in rows if not row.startswith(r"\b")]
+    # A word is tried only where one begins, which is several times faster.
+    rows = [*others, rf"\b(?:{'|'.join(words)})"] if words else others
     whole = _BETWEEN.get(use, "ROWS").replace("ROWS", "|".join(rows))
     return re.compile(whole, re.NOFLAG if use in _CASED else re.IGNORECASE)
 

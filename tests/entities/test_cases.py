@@ -1,5 +1,6 @@
 """Rules for kinds of entities find, read and link mentions as cases.yml says."""
 
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -112,6 +113,8 @@ def test_row_of_patterns(row):
     use, pattern, *examples = ROWS[row].split("\t")
     assert any(line.startswith(f"## {use}: ") for line in PATTERNS), "a use that the file lists"
     assert len(examples) == 2, "four columns, with tabs between them"
+    bare = re.sub(r"\(.*\)|\[.*?\]", "", pattern)
+    assert not bare.startswith(r"\b") or "|" not in bare, "alternatives after \\b are in (?:...)"
     needs_bars = use.startswith(("before ", "after "))
     assert [one.count("|") for one in examples] == [2 * needs_bars] * 2, "bars around the name"
     assert find_words(use, *marked(examples[0]), only=pattern), "the row matches its example"
