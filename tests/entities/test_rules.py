@@ -24,6 +24,7 @@ from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.build import build_kb
 from spacy_bioel.kb.bundled import starter_kb
 from spacy_bioel.kb.edit import NameEdit, edit_names
+from spacy_bioel.kb.joined import JoinedKnowledgeBase
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.types import Candidate, Concept, Link
 
@@ -87,6 +88,18 @@ def test_parts_of_a_composite_are_of_one_organism(cases):
     first, second = gene._.candidates[:2]
     assert gene._.cuis == (first.id, second.id)
     assert first.score * second.score < 0.5 <= min(first.score, second.score)
+
+
+def test_no_column_of_a_joined_knowledge_base_is_computed(cases):
+    """At the first use, the names of all vocabularies would take seconds."""
+    nlp = cases.nlp("three")
+    linker: Any = nlp.get_pipe("bioel_linker")
+    before = linker.kb
+    linker.set_kb(JoinedKnowledgeBase(before.parts, labels=before.labels))
+    columns = set(vars(linker.kb))
+    nlp(cases.doc("three", "Patients and mice : ABC1 is low", {"ABC1": "Gene", "mice": "Species"}))
+    assert set(vars(linker.kb)) == columns
+    linker.set_kb(before)
 
 
 @pytest.mark.parametrize("pipeline", ["human", "usual", "shorthand"])
