@@ -108,8 +108,8 @@ class HomonymResolver:
         indptr, concepts, is_preferred = kb.concepts_of_names(same_symbol)
         for i, place in enumerate(known.tolist()):
             of_symbol = slice(indptr[i], indptr[i + 1])
-            homologs = concepts[of_symbol][is_preferred[of_symbol]].tolist()
-            short, stems, names_of = self._family(frozenset({row := int(rows[place]), *homologs}))
+            others = concepts[of_symbol][is_preferred[of_symbol]].tolist()
+            short, stems, names_of = self._family(frozenset({row := int(rows[place]), *others}))
             homolog_names = frozenset().union(*(n for one, n in names_of.items() if one != row))
             symbol = _compact(symbols[i])
             publications = _publications().get(symbol, 0.0)
