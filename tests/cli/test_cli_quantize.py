@@ -5,7 +5,7 @@ import json
 import pytest
 import spacy
 
-from spacy_bioel.plugins.evaluation import quantize as measuring
+from spacy_bioel.plugins.evaluation import run as measuring
 
 
 @pytest.fixture
