@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import groupby
@@ -94,12 +94,11 @@ def is_named(candidate: Candidate) -> bool:
 
 # Features of a (mention, organism) pair, in the order of the weights (see `_species_features`).
 SPECIES_FEATURES = (
-    "human", "alone", "cells", "upper", "title", "rodent", "often", "heading", "before",
-    "last", "behind", "sentence", "after", "prefix", "named", "homolog", "others", "near",
+    "human", "alone", "cells", "upper", "title", "rodent", "often", "heading", "before", "last",
+    "behind", "sentence", "after", "prefix", "human_prefix", "named", "homolog", "others", "near",
     "elsewhere", "near_before", "nearest", "previous", "share", "most", "only", "spelled",
-    "people_near", "people", "variant", "transgene", "mouse", "simple", "animal",
-    "animal_upper", "laboratory", "laboratory_near", "rat", "length", "organisms", "uppers",
-    "uppers_near", "titles", "titles_near",
+    "people_near", "people", "variant", "transgene", "mouse", "simple", "animal", "animal_upper",
+    "laboratory", "laboratory_near", "rat", "length", "organisms",
 )  # fmt: skip
 HUMAN, MOUSE, RAT, ZEBRAFISH, FROG = (f"{ORGANISM}{id}" for id in (9606, 10090, 10116, 7955, 8364))
 ORGANISM_PREFIX = re.compile(r"[hmr](?=[A-Z][A-Za-z]{0,20}[A-Z0-9])")  # "hTERT", "mFgf2"
@@ -143,15 +142,15 @@ def organism_table(
         for index, span in enumerate(batch.spans[: batch.n_wholes])
         if span.label_ == CELL_LINE and not organism_words(span.text)
     )
-    microbes = {id for id in {p[2] for of in places.values() for p in of} if is_microbe(kb, id)}
-
-    def document_of(owner: int, without: Collection[str] = ()) -> NamedOrganisms:
-        kept = [place for place in places[owner] if place[2] not in without]
-        return NamedOrganisms(batch.docs[owner], kept, n_cell_lines[owner])
-
-    documents = {owner: document_of(owner) for owner in places}
-    with_microbes = (owner for owner, found in documents.items() if microbes & found.counts.keys())
-    hosts = documents | {owner: document_of(owner, microbes) for owner in with_microbes}
+    documents = _named_organisms_of(batch, places, n_cell_lines)
+    named = {id for places_of_doc in places.values() for _, _, id in places_of_doc}
+    microbes = {id for id in named if is_microbe(kb, id)}
+    host_places = {
+        owner: [place for place in places_of_doc if place[2] not in microbes]
+        for owner, places_of_doc in places.items()
+        if any(id in microbes for *_, id in places_of_doc)
+    }
+    host_documents = documents | _named_organisms_of(batch, host_places, n_cell_lines)
 
     # The number of gene mentions by organism in each document and sentence, with the total under
     # "", and the organisms right before each occurrence of a string in a document.
@@ -173,14 +172,15 @@ def organism_table(
         if is_counted:
             for key in (in_document, in_sentence):
                 counts[key].update(species_candidates.shares)
-                counts[key].update(("", _case_of(batch.spans[index].text)))
+                counts[key][""] += 1
             before = documents[owner].last_before(start, within=_MAX_RIGHT_BEFORE)
             counts[same_string][before] += 1
         text, by_organism = batch.spans[index].text, species_candidates.genes.items()
         gene_mentions[index] = _GeneMention(
             text,
             {o for o, found in by_organism if found and symbols.get(found[0].id) == text},
-            whole,
+            start,
+            whole.end_char,
             is_counted,
             counts[in_document],
             counts[in_sentence],
@@ -193,7 +193,7 @@ def organism_table(
         # A gene name in the knowledge base belongs to the host, not to a virus or bacterium. Other
         # names, and names spelled like bacterial genes, may belong to a microbe.
         is_of_host = species_candidates.named and not _BACTERIAL_SYMBOL.fullmatch(mention.text)
-        document = (hosts if is_of_host else documents)[owner]
+        document = (host_documents if is_of_host else documents)[owner]
         for organism, features in _species_features(species_candidates, document, mention):
             mention_of_row.append(index)
             organisms.append(organism)
@@ -210,7 +210,7 @@ class _GeneMention:
     """A gene mention in its document.
 
     spelled (set[str]): Organisms whose gene has a symbol that is spelled like the mention.
-    whole (Span): The mention, or the composite that contains it.
+    start, end (int): Character offsets of the mention, or of the composite that contains it.
     is_counted (bool): Whether the following counts include the mention.
     in_document, in_sentence (Counter): Number of gene mentions by organism; "": the total.
     right_before (Counter): Organisms right before occurrences of the same string in the document.
@@ -218,36 +218,27 @@ class _GeneMention:
 
     text: str
     spelled: set[str]
-    whole: Span
+    start: int
+    end: int
     is_counted: bool
     in_document: Counter[str]
     in_sentence: Counter[str]
     right_before: Counter[str]
 
 
-_UPPER, _TITLE, _LOWER, _OTHER = "TP53", "Tp53", "tp53", "p53 protein"  # cases of symbols
-
-
-def _case_of(text: str) -> str:
-    """Return how the letters of a symbol are written."""
-    if " " in text or len(text) < 2:
-        return _OTHER
-    if text[0].isupper() and text[1:].islower():
-        return _TITLE
-    return _UPPER if text.isupper() else _LOWER if text.islower() else _OTHER
-
-
 def _species_features(
     species_candidates: SpeciesCandidates, document: NamedOrganisms, mention: _GeneMention
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """Yield each organism that a mention may belong to, with its features by name."""
-    text, is_counted, start = mention.text, mention.is_counted, mention.whole.start_char
-    before = document.last_before(start, within=_MAX_RIGHT_BEFORE)
-    last = document.last_before(start)
-    after = document.right_after(mention.whole.end_char)
-    case = _case_of(text)
-    is_title, is_upper, is_lower = case == _TITLE, case == _UPPER, case == _LOWER
-    near, cues = document.cues_at(start), document.cues_at()
+    text, is_counted = mention.text, mention.is_counted
+    before = document.last_before(mention.start, within=_MAX_RIGHT_BEFORE)
+    last = document.last_before(mention.start)
+    after = document.right_after(mention.end)
+    is_symbol = " " not in text and len(text) > 1
+    is_title = is_symbol and text[0].isupper() and text[1:].islower()  # "Tp53"
+    is_upper = is_symbol and text.isupper()  # "TP53"
+    is_lower = is_symbol and text.islower()  # "tp53"
+    near, cues = document.cues_at(mention.start), document.cues_at()
     total, most = document.counts.total(), max(document.counts.values(), default=0)
     has_prefix = ORGANISM_PREFIX.match(text) and not species_candidates.is_whole
     prefix = _ORGANISM_OF_PREFIX[text[0]] if has_prefix else ""
@@ -261,8 +252,7 @@ def _species_features(
         share = species_candidates.shares.get(organism, 0.0) * is_counted
         n_in_document = max(mention.in_document[""] - is_counted, 1)
         n_in_sentence = max(mention.in_sentence[""] - is_counted, 1)
-        uppers, titles = is_upper and is_counted, is_title and is_counted
-        near_before, nearest, so_far, from_here, previous = document.around(organism, start)
+        near_before, nearest, so_far, from_here, previous = document.around(organism, mention.start)
         n = document.counts[organism]
         yield (
             organism,
@@ -281,7 +271,9 @@ def _species_features(
                 "behind": organism == after,  # right after the mention: "Brca1 in mice"
                 "sentence": so_far,  # before the mention in the same sentence
                 "after": from_here,
-                "prefix": organism == prefix,  # "hTERT"
+                # "m" and "r" often mean something else ("mGluR5", recombinant), "h" does not.
+                "prefix": organism == prefix and not is_human,
+                "human_prefix": organism == prefix and is_human,
                 "named": is_named,
                 "homolog": organism in species_candidates.by_symbol,
                 # The organism's share of the other genes in the document and in the sentence.
@@ -310,11 +302,6 @@ def _species_features(
                 "rat": organism == RAT,
                 "length": log1p(len(document.text)),  # of a sentence, a paragraph or an abstract
                 "organisms": log1p(len(document.counts)),
-                # The shares of other symbols in the document and in the sentence with this case.
-                "uppers": (mention.in_document[_UPPER] - uppers) / n_in_document,
-                "uppers_near": (mention.in_sentence[_UPPER] - uppers) / n_in_sentence,
-                "titles": (mention.in_document[_TITLE] - titles) / n_in_document,
-                "titles_near": (mention.in_sentence[_TITLE] - titles) / n_in_sentence,
             },
         )
 
@@ -335,6 +322,15 @@ def default_weights() -> Fusion:
     """Return the fitted feature weights."""
     weights = srsly.read_json(ASSETS_FOLDER / "species_assignment.json")
     return Fusion.from_json(weights, SPECIES_FEATURES)
+
+
+def _named_organisms_of(
+    batch: Batch, places: Mapping[int, list[NamedPlace]], n_cell_lines: Counter[int]
+) -> dict[int, NamedOrganisms]:
+    return {
+        owner: NamedOrganisms(batch.docs[owner], places_of_doc, n_cell_lines[owner])
+        for owner, places_of_doc in places.items()
+    }
 
 
 def _wholes(batch: Batch) -> list[Span]:

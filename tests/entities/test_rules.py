@@ -83,7 +83,7 @@ def test_training_mentions_of_one_organism_do_not_decide(cases):
 def test_parts_of_a_composite_are_of_one_organism(cases):
     """An unclear organism lowers the score once, not once for each part."""
     labels = {"ABC1/2": "Gene", "mice": "Species"}
-    doc = cases.doc("three", "Patients and patients and mice : ABC1/2 is low", labels)
+    doc = cases.doc("three", "Patients and mice : ABC1/2 is low", labels)
     (gene,) = (s for s in cases.nlp("three")(doc).spans["bioel"] if s.label_ == "Gene")
     first, second = gene._.candidates[:2]
     assert gene._.cuis == (first.id, second.id)

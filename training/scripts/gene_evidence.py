@@ -56,8 +56,8 @@ from spacy_bioel.types import GENE, ORGANISM, AnnotatedText
 ASSETS = Path("spacy_bioel") / "assets"
 MIXED = Path("training") / "assets" / "mixed_organisms.jsonl"
 _SENTENCE_SHARE = 3  # of every third document, the sentences count as texts as well
-_MIXED_COUNT = 3  # how often each of its mentions counts
-_ORGANISMS = {"n_hidden": 16, "l2": 0.002}
+_MIXED_COUNT = 4  # how often each of its mentions counts
+_ORGANISMS = {"n_hidden": 12, "l2": 0.002}
 _N_NETWORKS = 4  # for organisms; a single one differs by 2 % of genes from seed to seed
 _HOMONYMS = {"n_hidden": 4, "l2": 0.002}
 
