@@ -87,11 +87,8 @@ class NamedOrganisms:
         sentence before."""
         starts, ends = self._places_of.get(organism, ((), ()))
         sentence, n = self.sentence_at(offset), bisect_right(ends, offset)
-        previous = self._limits[max(0, sentence - 1)]
-        n_earlier, n_in_earlier, n_so_far = (
-            bisect_left(starts, limit)
-            for limit in (previous, *self._limits[sentence : sentence + 2])
-        )
+        limits = self._limits[max(0, sentence - 1)], *self._limits[sentence : sentence + 2]
+        n_earlier, n_in_earlier, n_so_far = (bisect_left(starts, limit) for limit in limits)
         before = nearest = exp((ends[n - 1] - offset) / _NEAR) if n else 0.0
         if n < len(starts):
             nearest = max(before, exp(-max(starts[n] - offset, 0) / _NEAR))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from spacy.language import Language
 
@@ -13,10 +14,12 @@ from spacy_bioel.errors import LOGGER, BioelError
 from spacy_bioel.io.open import curie
 from spacy_bioel.kb.folder import label_and_folder
 from spacy_bioel.loading import find_detector, find_linker, load_model, require_linker, set_kb
-from spacy_bioel.plugins.evaluation.corpora import GoldOptions
 from spacy_bioel.plugins.evaluation.errors import EvaluationErrors, EvaluationWarnings
 from spacy_bioel.plugins.evaluation.run import check_gold, with_ids_by_xrefs
 from spacy_bioel.types import AnnotatedText
+
+if TYPE_CHECKING:
+    from spacy_bioel.plugins.evaluation.corpora import GoldOptions
 
 
 def load_with_mapped_gold(
