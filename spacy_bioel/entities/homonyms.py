@@ -63,7 +63,7 @@ class GeneNames:
 
 
 _UNKNOWN = GeneNames("", 0.0, frozenset(), frozenset(), frozenset())
-_MAX_READ = 1 << 14  # genes whose names a resolver keeps
+_MAX_READ = 1 << 14  # symbols whose names a resolver keeps
 
 
 class WordsOfDocument:
@@ -94,14 +94,13 @@ class HomonymResolver:
     """Reads the names of genes that share a name. Threads can share a resolver."""
 
     def __init__(self, kb: KnowledgeBase) -> None:
-        self.kb, self._names = kb, dict[str, GeneNames]()
+        self.kb = kb
         self._family = lru_cache(maxsize=_MAX_READ)(self._read_family)
 
     def names_of(self, ids: Iterable[str]) -> Mapping[str, GeneNames]:
-        """Return the names of genes that the knowledge base has by id, and perhaps of others."""
-        self._names = names = self._names if len(self._names) < _MAX_READ else {}
-        new, kb = [id for id in dict.fromkeys(ids) if id not in names], self.kb
-        rows = kb.find_all(new)
+        """Return the names of genes by id; genes that the knowledge base lacks are left out."""
+        kb, names, unique = self.kb, dict[str, GeneNames](), list(dict.fromkeys(ids))
+        rows = kb.find_all(unique)
         known = np.flatnonzero(rows >= 0)
         symbols = kb.names.take(kb.preferred_rows(rows[known]))
         same_symbol = kb.lookup_names(normalize_names(symbols))
@@ -113,7 +112,7 @@ class HomonymResolver:
             homolog_names = frozenset().union(*(n for one, n in names_of.items() if one != row))
             symbol = _compact(symbols[i])
             publications = _publications().get(symbol, 0.0)
-            names[new[place]] = GeneNames(symbol, publications, short, homolog_names, stems)
+            names[unique[place]] = GeneNames(symbol, publications, short, homolog_names, stems)
         return names
 
     def _read_family(

@@ -157,7 +157,7 @@ def organism_table(
     counts: dict[object, Counter[str]] = defaultdict(Counter)
     ids = sorted({c[0].id for one in genes.values() for c in one.genes.values() if c})
     symbols: dict[str, str] = {}
-    for part in parts_of(kb):  # whose names are mapped; those of a joined one would be computed
+    for part in parts_of(kb):  # mapped files; a joined knowledge base would compute its names
         known = np.flatnonzero((concepts := part.find_all(ids)) >= 0)
         names = part.names.take(part.preferred_rows(concepts[known]))
         symbols = dict(zip(map(ids.__getitem__, known), names, strict=True)) | symbols
@@ -252,7 +252,7 @@ def _species_features(
         share = species_candidates.shares.get(organism, 0.0) * is_counted
         n_in_document = max(mention.in_document[""] - is_counted, 1)
         n_in_sentence = max(mention.in_sentence[""] - is_counted, 1)
-        near_before, nearest, so_far, from_here, previous = document.around(organism, mention.start)
+        near_before, nearest, earlier, later, previous = document.around(organism, mention.start)
         n = document.counts[organism]
         yield (
             organism,
@@ -269,8 +269,8 @@ def _species_features(
                 "before": organism == before,  # right before the mention: "mouse Brca1"
                 "last": organism == last,  # the last organism before the mention
                 "behind": organism == after,  # right after the mention: "Brca1 in mice"
-                "sentence": so_far,  # before the mention in the same sentence
-                "after": from_here,
+                "sentence": earlier,  # in the same sentence, before the mention
+                "after": later,  # in the same sentence, after the mention
                 # "m" and "r" often mean something else ("mGluR5", recombinant), "h" does not.
                 "prefix": organism == prefix and not is_human,
                 "human_prefix": organism == prefix and is_human,

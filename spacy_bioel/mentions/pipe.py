@@ -198,7 +198,8 @@ class MentionDetector(StoredPipe[MentionSettings]):
         doc_indices = np.searchsorted(offsets, spans[:, 0], side="right") - 1
         first, last = np.concatenate(words).T
         starts, ends = first[spans[:, 0]], last[spans[:, 1] - 1] + 1
-        columns, labels = (doc_indices, starts, ends, spans[:, 2], probabilities), self.labels
+        columns = (doc_indices, starts, ends, spans[:, 2], probabilities)
+        labels = self.labels  # a property that copies a list
         for doc_index, start, end, label, p in zip(*(c.tolist() for c in columns), strict=True):
             scored[doc_index].append((start, end, labels[label], p))
         return scored

@@ -91,7 +91,7 @@ def test_parts_of_a_composite_are_of_one_organism(cases):
 
 
 def test_no_column_of_a_joined_knowledge_base_is_computed(cases):
-    """At the first use, the names of all vocabularies would take seconds."""
+    """Computing the names of all vocabularies would make the first link take seconds."""
     nlp = cases.nlp("three")
     linker: Any = nlp.get_pipe("bioel_linker")
     before = linker.kb
