@@ -31,7 +31,7 @@ def load(
 
     The starter finds diseases, chemicals, genes, organisms, cell lines and variants, and links them
     to MeSH, NCBI Gene (human, mouse, rat, zebrafish, fly, worm, yeasts), NCBI Taxonomy and
-    Cellosaurus. The first document takes up to half a minute longer, once, because the bundled
+    Cellosaurus. The first document takes 20 to 60 seconds longer, once, because the bundled
     knowledge bases are built in the user's cache folder.
 
     model (str | Path): "starter"; or a pipeline's folder or package name; or a knowledge base

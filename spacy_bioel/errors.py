@@ -100,7 +100,7 @@ class Errors(metaclass=_Coded):
     B081 = "Unknown protocol '{name}'. Choose from: {known}."
     B082 = "The {name!r} pipe has no knowledge base: its `kb` setting is empty, and the pipeline has no bioel_linker. Add one, or set `kb`."
     B083 = "The {name!r} pipe comes after {earlier!r}, which writes to the same span group {key!r}, and would drop its links or names. Add it before the linker (nlp.add_pipe('bioel_names', before='bioel_linker')), set another spans_key, or list all knowledge bases in the `kb` setting of one pipe."
-    B084 = 'The {name!r} pipe finds no unambiguous names: the linker has no labels with semantic types or a knowledge base of their own. Set its `label_types`, or `kb` by label; or set names = "all".'
+    B084 = 'The {name!r} pipe finds no unambiguous names: the pipeline has no bioel_linker whose labels have semantic types or a knowledge base of their own. Set `label_types`, or `kb` by label, of a linker; or set names = "all".'
     B101 = "There is no file {path}. Check the path."
     B102 = "{path} is empty, expected at least one record. Create or download it again."
     B103 = "{path}, line {line}: {found} is not valid UTF-8. Convert the file to UTF-8, for example: iconv -f {likely} -t utf8 {path} > OUT"
