@@ -12,15 +12,7 @@ from typing import Any
 
 from spacy.tokens import Doc, Span
 
-from spacy_bioel.doc import (
-    RECORDS,
-    Record,
-    facts_of,
-    fits_tokens,
-    link_of,
-    record_of,
-    split_kb_id,
-)
+from spacy_bioel.doc import RECORDS, Record, facts_of, fits_tokens, link_of, record_of, split_kb_id
 from spacy_bioel.errors import BioelError, Warnings
 from spacy_bioel.found import FoundSpans, SpanChange
 from spacy_bioel.kb.joined import JoinedKnowledgeBase

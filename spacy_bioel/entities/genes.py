@@ -14,7 +14,7 @@ from spacy.tokens import Doc, Span
 from spacy_bioel.batch import Batch, Query
 from spacy_bioel.dictionary.unambiguous import annotation_counts, common_words, why_not_name
 from spacy_bioel.doc import long_forms, text_of, texts_of
-from spacy_bioel.entities import EntityRules, LinkerKnowledge
+from spacy_bioel.entities import EntityRules, LinkerKnowledge, organism_genes
 from spacy_bioel.entities.homonyms import (
     GeneEvidence,
     GeneMention,
@@ -24,17 +24,7 @@ from spacy_bioel.entities.homonyms import (
     other_name,
     resolve_homonyms,
 )
-from spacy_bioel.entities.organism_genes import (
-    ORTHOLOG_ORGANISMS,
-    add_organism_genes,
-    organism_of_gene,
-    organism_of_ortholog,
-    organisms_of,
-    orthologs_of,
-    symbols_of,
-    with_orthologs,
-)
-from spacy_bioel.entities.organisms import NamedPlace, organism_places
+from spacy_bioel.entities.organisms import NamedPlace, WordWeights, organism_places, word_weights
 from spacy_bioel.entities.patterns import find_words
 from spacy_bioel.entities.species import (
     HUMAN,
@@ -49,14 +39,7 @@ from spacy_bioel.entities.usual_names import add_proteins, add_usual_names, usua
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
-from spacy_bioel.types import (
-    GENE,
-    ORGANISM,
-    Candidate,
-    Link,
-    ScoredSpan,
-    best_first,
-)
+from spacy_bioel.types import GENE, ORGANISM, Candidate, Link, ScoredSpan, best_first
 
 # Strings annotated as genes in at least this fraction of cases are not everyday words: "Pten", but
 # not "met".
@@ -92,7 +75,7 @@ class Genes(EntityRules):
                 add_usual_names(doc, of_doc)
             add_proteins(doc, of_doc, kb)
             if self.other_organisms:
-                add_organism_genes(doc, of_doc, kb)
+                organism_genes.add_organism_genes(doc, of_doc, kb)
 
     def _everyday_words(self, doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
         """Return all genes if they are everyday words and the text does not mention genetics."""
@@ -174,7 +157,7 @@ class Genes(EntityRules):
         for span, link, owner in zip(batch.spans, batch.links, batch.owners, strict=True):
             kb = self.knowledge.kb_of(span.label_)
             sentence = self._species_sentence(link, organisms[owner], kb)
-            if sentence and link.ids and organism_of_gene(kb, link.ids[0]):
+            if sentence and link.ids and organism_genes.organism_of_gene(kb, link.ids[0]):
                 names = self._resolver_of(kb).names_of([link.ids[0]])[link.ids[0]]
                 other = other_name(names, span.text, WordsOfDocument(texts[owner]))
                 if other and other not in span.text:
@@ -187,9 +170,9 @@ class Genes(EntityRules):
     ) -> str:
         """Explain how a document's words for each organism affected a link's best candidate."""
         id = link.candidates[0].id if link.candidates else ""
-        organism = organism_of_gene(kb, id)
+        organism = organism_genes.organism_of_gene(kb, id)
         if id.startswith("NCBIGene:") and kb.find(id) < 0:
-            organism = organism_of_ortholog(id)
+            organism = organism_genes.organism_of_ortholog(id)
         if not organism:
             return ""
         if not organisms:
@@ -278,11 +261,16 @@ def queries_of_genes(batch: Batch, knowledge: LinkerKnowledge) -> list[Query]:
 
 
 def genes_and_organisms(
-    batch: Batch, knowledge: LinkerKnowledge, *, orthologs: bool = True
+    batch: Batch,
+    knowledge: LinkerKnowledge,
+    *,
+    orthologs: bool = True,
+    words: WordWeights | None = None,
 ) -> tuple[dict[int, SpeciesCandidates], OrganismTable]:
     """Return the candidates of genes by organism, and the evidence for each organism.
 
     orthologs (bool): Add genes that only `entities.organism_genes` knows.
+    words (WordWeights | None): Weights of the words in a document; None: the fitted ones.
     """
     genes_of = genes_by_organism(batch, knowledge)
     indices = chain.from_iterable(_genes_by_kb(batch, knowledge).values())
@@ -290,7 +278,8 @@ def genes_and_organisms(
     if orthologs:
         genes_of |= _orthologs_in(batch, genes_of, places, knowledge)
         genes_of = dict(sorted(genes_of.items()))
-    return genes_of, organism_table(batch, genes_of, places, knowledge.kb)
+    words = words or word_weights()
+    return genes_of, organism_table(batch, genes_of, places, knowledge.kb, words)
 
 
 def genes_by_organism(batch: Batch, knowledge: LinkerKnowledge) -> dict[int, SpeciesCandidates]:
@@ -310,15 +299,15 @@ def _orthologs_in(
     """Return the candidates with orthologs for the mentions in documents that name organisms."""
     result, organisms = {}, dict[int, frozenset[str]]()
     for owner, of_doc in places.items():
-        if ids := ORTHOLOG_ORGANISMS.intersection(id for *_, id in of_doc):
+        if ids := organism_genes.ORTHOLOG_ORGANISMS.intersection(id for *_, id in of_doc):
             organisms[owner] = ids
     for kb, indices in _genes_by_kb(batch, knowledge).items():
         in_documents = [i for i in indices if batch.owners[i] in organisms]
         for index, spellings in mention_spellings(batch, in_documents).items():
             others = list(batch.candidates[index])
             found = genes_of.get(index) or SpeciesCandidates(always=[HUMAN], others=others)
-            tables = orthologs_of(kb, organisms[batch.owners[index]])
-            if (found := with_orthologs(found, tables, spellings, kb)).genes:
+            tables = organism_genes.orthologs_of(kb, organisms[batch.owners[index]])
+            if (found := organism_genes.with_orthologs(found, tables, spellings, kb)).genes:
                 result[index] = found
     return result
 
@@ -354,7 +343,9 @@ def _species_candidates_in(
     }
     ranked = knowledge.rank(list(wanted))
     of_mentions = batch.candidates
-    organism_of = organisms_of(kb, [*(of_mentions[i] for i in indices), *ranked.values()])
+    organism_of = organism_genes.organisms_of(
+        kb, [*(of_mentions[i] for i in indices), *ranked.values()]
+    )
     always = [HUMAN] if HUMAN in kb.type_names else []
     made: dict[_MentionKey, SpeciesCandidates] = {}
     genes_of: dict[int, SpeciesCandidates] = {}
@@ -388,11 +379,11 @@ def _add_genes_by_symbol(
         key: [found.genes[organism][0].id for organism in sorted(found.named)]
         for key, found in candidates_of.items()
     }
-    symbol_of = symbols_of(kb, chain.from_iterable(best_ids.values()))
+    symbol_of = organism_genes.symbols_of(kb, chain.from_iterable(best_ids.values()))
     wanted = {(symbol_of[id], key[1]): None for key, ids in best_ids.items() for id in ids}
     ranked = knowledge.rank(list(wanted))
-    organism_of = organisms_of(kb, ranked.values())
-    ranked_symbol_of = symbols_of(kb, organism_of)
+    organism_of = organism_genes.organisms_of(kb, ranked.values())
+    ranked_symbol_of = organism_genes.symbols_of(kb, organism_of)
     for key, ids in best_ids.items():
         # The most frequent symbol comes first: `add` does not replace an organism's gene.
         for symbol, _ in Counter(symbol_of[id] for id in ids).most_common():

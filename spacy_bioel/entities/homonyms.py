@@ -24,7 +24,7 @@ from spacy_bioel.dictionary.unambiguous import everyday_words
 from spacy_bioel.entities.species import is_named
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.models.fusion import Fusion, softmax_by_group
+from spacy_bioel.models.fusion import Fusion, bundled_fusion, softmax_by_group
 from spacy_bioel.text.normalize import normalize_names, stem_of
 from spacy_bioel.types import Candidate
 
@@ -172,9 +172,8 @@ def resolve_homonyms(
     return [[replace(c, score=next(p)) for c in of_group] for of_group in genes]
 
 
-@cache
 def homonym_weights() -> Fusion:
-    return Fusion.from_json(srsly.read_json(ASSETS_FOLDER / "homonyms.json"), HOMONYM_FEATURES)
+    return bundled_fusion("homonyms.json", HOMONYM_FEATURES)
 
 
 def _stems_of(text: str) -> frozenset[str]:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
-from math import exp, log1p
-from typing import NamedTuple
+from itertools import pairwise
+from math import exp, sqrt
+from typing import Any
 
+import numpy as np
 import srsly
+from numpy.typing import NDArray
 from spacy.tokens import Doc
 
 from spacy_bioel.batch import Batch
 from spacy_bioel.doc import text_of
-from spacy_bioel.entities.patterns import find_words, patterns
+from spacy_bioel.entities.patterns import find_words
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
@@ -31,30 +35,56 @@ _GENE_TO_ORGANISM = re.compile(
 )
 _CASED_WORD = re.compile(r"(?<![\w-])[A-Za-z][a-z]{1,20}(?![\w-])")  # "rams", but not "RAM"
 _WORD = re.compile(r"\w+")
+OTHER = "other"  # organisms whose words are too rare to weigh
+LETTERS = re.compile(r"[a-z]{2,}")
 _MAX_ORGANISMS = 50
 _ANYWHERE = 1 << 40  # longer than any document, in characters
 _NEAR = 60.0  # characters; nearness falls to a third over this distance
-
-
-class Cues(NamedTuple):
-    """Clues to whose genes a text means: how many words for people and for work with laboratory
-    animals it has (logarithms), and whether it has variants, or genes put into other organisms."""
-
-    n_people: float
-    n_laboratory: float
-    has_variant: bool
-    has_transgene: bool
-
-
 # The uses of patterns beside an experimental system: "yeast two-hybrid", "nude mice".
 _TOOLS = ("before a laboratory animal", "after a laboratory animal")
-_CUES = ("people", "laboratory", "variant of a gene", "transgene")  # the uses of their patterns
+
+
+@dataclass(frozen=True)
+class WordWeights:
+    """How often words are used beside genes of an organism: "littermates", "cohort", "larvae".
+
+    organisms (Sequence[str]): Their ids, and `OTHER`.
+    weights (NDArray): Log-odds for each word and organism. Shape (n_words, n_organisms).
+    """
+
+    organisms: Sequence[str]
+    row_of: Mapping[str, int]
+    weights: NDArray[np.float32]
+
+    def of(self, text: str) -> dict[str, float]:
+        """Return the evidence of a text's words for each organism."""
+        rows = sorted(self.row_of[w] for w in {*LETTERS.findall(text.lower())} if w in self.row_of)
+        weights = self.weights[rows].sum(0) / sqrt(len(rows) + 1)  # of a sentence or an article
+        return dict(zip(self.organisms, weights.tolist(), strict=True))
+
+
+@cache
+def word_weights() -> WordWeights:
+    """Return the fitted weights (training/scripts/gene_evidence.py)."""
+    table: dict[str, list[Any]] = srsly.read_gzip_json(ASSETS_FOLDER / "organism_context.json.gz")
+    return WordWeights(
+        table.pop(""),
+        {word: row for row, word in enumerate(table)},
+        np.array([*table.values()], np.float32),
+    )
 
 
 class NamedOrganisms:
-    """The organisms mentioned in a document, with their positions, in text order."""
+    """The organisms mentioned in a document, with their positions, in text order.
 
-    def __init__(self, doc: Doc, places: list[NamedPlace], n_cell_lines: int) -> None:
+    n_cell_lines (int): Number of human cell lines in the document.
+    words, words_of (dict): The evidence of the document's words for each organism; of the words in
+        each sentence.
+    """
+
+    def __init__(
+        self, doc: Doc, places: list[NamedPlace], n_cell_lines: int, words: WordWeights
+    ) -> None:
         self.text, places = text_of(doc), sorted(places)
         self.starts = [start for start, _, _ in places]
         self.ends = [end for _, end, _ in places]
@@ -62,9 +92,7 @@ class NamedOrganisms:
         self.counts, self.n_cell_lines = Counter(self.ids), n_cell_lines
         # The organisms that a gene may belong to. Limited, so that the running time is linear even
         # if a text lists thousands of organisms and of genes.
-        self.likely = list(self.counts)
-        if len(self.likely) > _MAX_ORGANISMS:
-            self.likely = [id for id, _ in self.counts.most_common(_MAX_ORGANISMS)]
+        self.likely = [id for id, _ in self.counts.most_common(_MAX_ORGANISMS)]
         self.borders = sentence_borders(self.text)
         self._limits = [0, *self.borders, _ANYWHERE]
         self._places_of: dict[str, tuple[list[int], list[int]]] = {}
@@ -72,8 +100,8 @@ class NamedOrganisms:
             starts_of, ends_of = self._places_of.setdefault(id, ([], []))
             starts_of.append(start)
             ends_of.append(end)
-        found = (patterns()[use].finditer(self.text) for use in _CUES)
-        self._cues = [[match.start() for match in matches] for matches in found]
+        self.words, borders = words.of(self.text), [0, *self.borders, len(self.text)]
+        self.words_of = [words.of(self.text[start:end]) for start, end in pairwise(borders)]
         title_end = self.borders[0] if self.borders else _ANYWHERE
         self.in_title = set(self.ids[: bisect_left(self.starts, title_end)])
 
@@ -93,14 +121,6 @@ class NamedOrganisms:
         if n < len(starts):
             nearest = max(before, exp(-max(starts[n] - offset, 0) / _NEAR))
         return before, nearest, n_in_earlier < n, n < n_so_far, n_earlier < n_in_earlier
-
-    def cues_at(self, offset: int | None = None) -> Cues:
-        """Return the cues of the sentence at a character offset; None: of the document."""
-        start, end = 0, _ANYWHERE
-        if offset is not None:
-            start, end = self._limits[(sentence := self.sentence_at(offset)) : sentence + 2]
-        n = [bisect_left(places, end) - bisect_left(places, start) for places in self._cues]
-        return Cues(log1p(n[0]), log1p(n[1]), n[2] > 0, n[3] > 0)
 
     def right_after(self, end: int) -> str:
         """Return the organism in the text right after a gene ("in mice"), or ""."""

@@ -25,7 +25,7 @@ _BETWEEN = {
     "before a laboratory animal": r"(?:ROWS)(?:tumou?r\s)?(?:in\s(?:nude\s|SCID\s|athymic\s)?)?$",
 }
 _WHOLE = {"code", "not a chemical"}  # rows match a whole string
-_CASED = {*_WHOLE, "after a chemical", "laboratory", "variant of a gene"}  # case matters
+_CASED = {*_WHOLE, "after a chemical"}  # case matters
 _SEARCHED = 70  # characters before a name to search
 
 
@@ -55,14 +55,9 @@ def joined(use: str, rows: Sequence[str]) -> re.Pattern[str]:
     return re.compile(whole, re.NOFLAG if use in _CASED else re.IGNORECASE)
 
 
-def find_words(
-    use: str, text: str, start: int = 0, end: int | None = None, *, only: str = ""
-) -> re.Match[str] | None:
-    """Find the words of a use in the string text[start:end], or before or after it.
-
-    only (str): Pattern to find instead of those of all rows.
-    """
-    pattern = joined(use, [only]) if only else patterns()[use]
+def find_words(use: str, text: str, start: int = 0, end: int | None = None) -> re.Match[str] | None:
+    """Find the words of a use in the string text[start:end], or before or after it."""
+    pattern = patterns()[use]
     end = len(text) if end is None else end
     if use.startswith("before "):
         return pattern.search(text[max(0, start - _SEARCHED) : start])

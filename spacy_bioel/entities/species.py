@@ -13,21 +13,26 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import groupby
 from math import fsum, log1p
 
 import numpy as np
-import srsly
 from numpy.typing import NDArray
 from spacy.tokens import Span
 
 from spacy_bioel.batch import Batch
-from spacy_bioel.entities.organisms import NamedOrganisms, NamedPlace, is_microbe, organism_words
-from spacy_bioel.kb.bundled import ASSETS_FOLDER
+from spacy_bioel.entities.organisms import (
+    OTHER,
+    NamedOrganisms,
+    NamedPlace,
+    WordWeights,
+    is_microbe,
+    organism_words,
+)
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
-from spacy_bioel.models.fusion import Fusion, softmax_by_group
+from spacy_bioel.models.fusion import Fusion, bundled_fusion, softmax_by_group
 from spacy_bioel.types import CELL_LINE, ORGANISM, SPECIES, Candidate
 
 # Added to scores, which are rounded and may be 0 for genes that are rare in the training texts.
@@ -96,9 +101,9 @@ def is_named(candidate: Candidate) -> bool:
 SPECIES_FEATURES = (
     "human", "alone", "cells", "upper", "title", "rodent", "often", "heading", "before", "last",
     "behind", "sentence", "after", "prefix", "human_prefix", "named", "homolog", "others", "near",
-    "elsewhere", "near_before", "nearest", "previous", "share", "most", "only", "spelled",
-    "people_near", "people", "variant", "transgene", "mouse", "simple", "animal", "animal_upper",
-    "laboratory", "laboratory_near", "rat", "length", "organisms",
+    "elsewhere", "near_before", "nearest", "previous", "share", "most", "only", "spelled", "words",
+    "words_near", "mouse", "simple", "animal", "animal_upper", "rat", "length", "organisms",
+    "contrast",
 )  # fmt: skip
 HUMAN, MOUSE, RAT, ZEBRAFISH, FROG = (f"{ORGANISM}{id}" for id in (9606, 10090, 10116, 7955, 8364))
 ORGANISM_PREFIX = re.compile(r"[hmr](?=[A-Z][A-Za-z]{0,20}[A-Z0-9])")  # "hTERT", "mFgf2"
@@ -128,6 +133,7 @@ def organism_table(
     genes: Mapping[int, SpeciesCandidates],
     places: Mapping[int, list[NamedPlace]],
     kb: KnowledgeBase,
+    words: WordWeights,
 ) -> OrganismTable:
     """Return the evidence for each organism that a gene mention may belong to.
 
@@ -142,16 +148,14 @@ def organism_table(
         for index, span in enumerate(batch.spans[: batch.n_wholes])
         if span.label_ == CELL_LINE and not organism_words(span.text)
     )
-    documents = _named_organisms_of(batch, places, n_cell_lines)
-    named = {id for places_of_doc in places.values() for _, _, id in places_of_doc}
-    microbes = {id for id in named if is_microbe(kb, id)}
-    host_places = {
-        owner: [place for place in places_of_doc if place[2] not in microbes]
+    documents = {
+        owner: NamedOrganisms(batch.docs[owner], places_of_doc, n_cell_lines[owner], words)
         for owner, places_of_doc in places.items()
-        if any(id in microbes for *_, id in places_of_doc)
     }
-    host_documents = documents | _named_organisms_of(batch, host_places, n_cell_lines)
+    named = {id for document in documents.values() for id in document.counts}
+    microbes = {id for id in named if is_microbe(kb, id)}
 
+    cases: dict[tuple[int, str], set[str]] = defaultdict(set)  # of each symbol in a document
     # The number of gene mentions by organism in each document and sentence, with the total under
     # "", and the organisms right before each occurrence of a string in a document.
     counts: dict[object, Counter[str]] = defaultdict(Counter)
@@ -165,26 +169,32 @@ def organism_table(
     strings, wholes = batch.strings, _wholes(batch)
     for index, species_candidates in genes.items():
         owner, whole = batch.owners[index], wholes[index]
-        start = whole.start_char
+        start, text = whole.start_char, batch.spans[index].text
         is_counted = index < batch.n_wholes and whole.label_ != SPECIES
-        in_document, same_string = owner, (owner, strings[index])
-        in_sentence = (owner, documents[owner].sentence_at(start))
+        in_document, in_sentence, same_string = (
+            owner,
+            (owner, documents[owner].sentence_at(start)),
+            (owner, strings[index]),
+        )
         if is_counted:
             for key in (in_document, in_sentence):
                 counts[key].update(species_candidates.shares)
                 counts[key][""] += 1
-            before = documents[owner].last_before(start, within=_MAX_RIGHT_BEFORE)
-            counts[same_string][before] += 1
-        text, by_organism = batch.spans[index].text, species_candidates.genes.items()
+            counts[same_string][documents[owner].last_before(start, within=_MAX_RIGHT_BEFORE)] += 1
+        cases[owner, text.lower()].add(text)
         gene_mentions[index] = _GeneMention(
             text,
-            {o for o, found in by_organism if found and symbols.get(found[0].id) == text},
-            start,
-            whole.end_char,
+            {
+                o
+                for o, found in species_candidates.genes.items()
+                if found and symbols.get(found[0].id) == text
+            },
+            whole,
             is_counted,
             counts[in_document],
             counts[in_sentence],
             counts[same_string],
+            cases[owner, text.lower()],
         )
 
     mention_of_row, organisms, rows = [], [], []
@@ -193,8 +203,9 @@ def organism_table(
         # A gene name in the knowledge base belongs to the host, not to a virus or bacterium. Other
         # names, and names spelled like bacterial genes, may belong to a microbe.
         is_of_host = species_candidates.named and not _BACTERIAL_SYMBOL.fullmatch(mention.text)
-        document = (host_documents if is_of_host else documents)[owner]
-        for organism, features in _species_features(species_candidates, document, mention):
+        for organism, features in _species_features(species_candidates, documents[owner], mention):
+            if is_of_host and organism in microbes:
+                continue
             mention_of_row.append(index)
             organisms.append(organism)
             rows.append([features[name] for name in SPECIES_FEATURES])
@@ -210,35 +221,38 @@ class _GeneMention:
     """A gene mention in its document.
 
     spelled (set[str]): Organisms whose gene has a symbol that is spelled like the mention.
-    start, end (int): Character offsets of the mention, or of the composite that contains it.
+    whole (Span): The mention, or the composite that contains it.
     is_counted (bool): Whether the following counts include the mention.
     in_document, in_sentence (Counter): Number of gene mentions by organism; "": the total.
     right_before (Counter): Organisms right before occurrences of the same string in the document.
+    cases (set): The mention as the document writes it, in any case: "KRAS", "Kras".
     """
 
     text: str
     spelled: set[str]
-    start: int
-    end: int
+    whole: Span
     is_counted: bool
     in_document: Counter[str]
     in_sentence: Counter[str]
     right_before: Counter[str]
+    cases: set[str]
 
 
 def _species_features(
     species_candidates: SpeciesCandidates, document: NamedOrganisms, mention: _GeneMention
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """Yield each organism that a mention may belong to, with its features by name."""
-    text, is_counted = mention.text, mention.is_counted
-    before = document.last_before(mention.start, within=_MAX_RIGHT_BEFORE)
-    last = document.last_before(mention.start)
-    after = document.right_after(mention.end)
+    text, is_counted, start = mention.text, mention.is_counted, mention.whole.start_char
+    before, last = (
+        document.last_before(start, within=_MAX_RIGHT_BEFORE),
+        document.last_before(start),
+    )
+    after = document.right_after(mention.whole.end_char)
     is_symbol = " " not in text and len(text) > 1
     is_title = is_symbol and text[0].isupper() and text[1:].islower()  # "Tp53"
     is_upper = is_symbol and text.isupper()  # "TP53"
     is_lower = is_symbol and text.islower()  # "tp53"
-    near, cues = document.cues_at(mention.start), document.cues_at()
+    words, words_near = document.words, document.words_of[document.sentence_at(start)]
     total, most = document.counts.total(), max(document.counts.values(), default=0)
     has_prefix = ORGANISM_PREFIX.match(text) and not species_candidates.is_whole
     prefix = _ORGANISM_OF_PREFIX[text[0]] if has_prefix else ""
@@ -247,12 +261,12 @@ def _species_features(
         is_human = organism == HUMAN
         is_named_fish = organism == ZEBRAFISH and organism in document.counts
         is_named = organism in species_candidates.named
-        is_animal = organism in _LIKE_HUMAN
+        is_rodent, is_animal = organism in (MOUSE, RAT), organism in _LIKE_HUMAN
         # The counts exclude the mention itself.
         share = species_candidates.shares.get(organism, 0.0) * is_counted
-        n_in_document = max(mention.in_document[""] - is_counted, 1)
-        n_in_sentence = max(mention.in_sentence[""] - is_counted, 1)
-        near_before, nearest, earlier, later, previous = document.around(organism, mention.start)
+        genes = mention.in_document, mention.in_sentence
+        n_in_document, n_in_sentence = (max(counts[""] - is_counted, 1) for counts in genes)
+        near_before, nearest, earlier, later, previous = document.around(organism, start)
         n = document.counts[organism]
         yield (
             organism,
@@ -263,7 +277,7 @@ def _species_features(
                 "upper": is_human and is_upper,
                 "title": is_human and is_title,
                 # Mouse and rat genes are written "Tp53", zebrafish genes "tp53".
-                "rodent": (is_title and organism in (MOUSE, RAT)) or (is_lower and is_named_fish),
+                "rodent": (is_title and is_rodent) or (is_lower and is_named_fish),
                 "often": log1p(n),  # how often it is mentioned
                 "heading": organism in document.in_title,
                 "before": organism == before,  # right before the mention: "mouse Brca1"
@@ -289,19 +303,19 @@ def _species_features(
                 "only": n == total > 0,
                 "spelled": organism in mention.spelled
                 or (is_named and ((is_animal and is_upper) or (organism == FROG and is_lower))),
-                "people_near": is_human * near.n_people,
-                "people": is_human * cues.n_people,
-                "variant": is_human and near.has_variant,
-                "transgene": is_human and near.has_transgene,
+                "words": words.get(organism, words[OTHER]),
+                "words_near": words_near.get(organism, words_near[OTHER]),
                 "mouse": organism == MOUSE,
                 "simple": organism in _SIMPLE,
                 "animal": is_animal,
                 "animal_upper": is_animal and is_upper,
-                "laboratory": (organism in (MOUSE, RAT)) * cues.n_laboratory,
-                "laboratory_near": (organism in (MOUSE, RAT)) * near.n_laboratory,
                 "rat": organism == RAT,
                 "length": log1p(len(document.text)),  # of a sentence, a paragraph or an abstract
                 "organisms": log1p(len(document.counts)),
+                # The document writes this symbol in the other case, too: "KRAS", "Kras".
+                "contrast": (is_upper - is_title)
+                * (is_human - is_rodent)
+                * (len(mention.cases) > 1),
             },
         )
 
@@ -317,20 +331,9 @@ def score_species(
         yield mention, [(organism, probability) for _, organism, probability in rows_of_mention]
 
 
-@cache
 def default_weights() -> Fusion:
     """Return the fitted feature weights."""
-    weights = srsly.read_json(ASSETS_FOLDER / "species_assignment.json")
-    return Fusion.from_json(weights, SPECIES_FEATURES)
-
-
-def _named_organisms_of(
-    batch: Batch, places: Mapping[int, list[NamedPlace]], n_cell_lines: Counter[int]
-) -> dict[int, NamedOrganisms]:
-    return {
-        owner: NamedOrganisms(batch.docs[owner], places_of_doc, n_cell_lines[owner])
-        for owner, places_of_doc in places.items()
-    }
+    return bundled_fusion("species_assignment.json", SPECIES_FEATURES)
 
 
 def _wholes(batch: Batch) -> list[Span]:

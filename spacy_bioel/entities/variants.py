@@ -21,15 +21,7 @@ from spacy_bioel.entities.species import is_named
 from spacy_bioel.entities.variant_grammar import RS_NUMBER, find_variants, read_variant
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.text.sentences import sentence_borders
-from spacy_bioel.types import (
-    DBSNP,
-    GENE,
-    VARIANT,
-    Candidate,
-    Link,
-    ScoredSpan,
-    is_tied,
-)
+from spacy_bioel.types import DBSNP, GENE, VARIANT, Candidate, Link, ScoredSpan, is_tied
 
 _GRAMMAR_PROBABILITY = 0.99  # for mentions found by the grammar
 # Explanations, keyed by where the dbSNP number came from.

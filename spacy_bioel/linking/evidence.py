@@ -9,22 +9,20 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import srsly
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.columns import KbColumn, positions_of
 from spacy_bioel.kb.joined import SearchResult
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.spelling import NgramIndex, build_postings, word_overlap
 from spacy_bioel.linking.searches import NgramSearch
-from spacy_bioel.models.fusion import Fusion
+from spacy_bioel.models.fusion import Fusion, bundled_fusion
 from spacy_bioel.text.normalize import normalize_names, respellings
 from spacy_bioel.types import DoubleArray, FloatArray, IntArray
 
@@ -376,10 +374,9 @@ def _votes(
     return pair_weight[pair] / total[query] * best[query]
 
 
-@cache
 def default_fusion() -> Fusion:
     """Return the default weights, for knowledge bases with and without an encoder.
 
     Fitted by training/scripts/starter.py; `fit_fusion` fits weights on the user's corpus.
     """
-    return Fusion.from_json(srsly.read_json(ASSETS_FOLDER / "fusion.json"), FEATURES)
+    return bundled_fusion("fusion.json", FEATURES)

@@ -6,13 +6,16 @@ mention's candidates and NIL, whose score is 0, so they are comparable across me
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
+from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import DECIMALS, BoolArray, DoubleArray, FloatArray, IntArray
 
@@ -80,6 +83,12 @@ class Fusion:
                 raise _invalid_weights(f"{name} of shape {weight.shape}")
         bias = float(weights.pop("bias"))
         return cls(bias=bias, **weights)
+
+
+@cache
+def bundled_fusion(file: str, features: tuple[str, ...]) -> Fusion:
+    """Return the weights in a file of the assets."""
+    return Fusion.from_json(json.loads((ASSETS_FOLDER / file).read_text("utf8")), features)
 
 
 def read_weights(data: Any, features: Sequence[str]) -> Fusion | None:

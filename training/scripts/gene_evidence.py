@@ -1,17 +1,17 @@
-"""Fit the weights of genes: assets/species_assignment.json and homonyms.json of spacy_bioel.
+"""Fit the weights of genes: species_assignment.json, organism_context.json.gz and homonyms.json.
 
-The weights for the organism of a gene, and for genes of one organism that share a name, are fitted
-on documents of corpora that the project has fetched, with the bundled genes, the organisms and cell
-lines that the starter finds, and an alias table from other documents. Few documents of corpora have
-genes of several organisms, so paragraphs that were written for this project,
-training/assets/mixed_organisms.jsonl, count several times for organisms.
+The weights for the organism of a gene, for words beside genes of an organism, and for genes of one
+organism that share a name, are fitted on documents of corpora that the project has fetched, with
+the bundled genes, the organisms and cell lines that the starter finds, and an alias table from
+other documents. Few documents of corpora have genes of several organisms, so paragraphs that were
+written for this project, training/assets/mixed_organisms.jsonl, are added.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
 from operator import itemgetter
@@ -19,9 +19,12 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import srsly
 import typer
 from documents import FIFTHS, fifth_of
 from mixtures import beginning
+from scipy.sparse import csr_matrix
+from sklearn.linear_model import LogisticRegression
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 from specs import find_split
@@ -38,13 +41,23 @@ from spacy_bioel.entities.homonyms import (
     WordsOfDocument,
     gene_features,
 )
-from spacy_bioel.entities.organisms import organism_names, organism_words
+from spacy_bioel.entities.organism_genes import organism_of_gene
+from spacy_bioel.entities.organisms import (
+    LETTERS,
+    OTHER,
+    WordWeights,
+    organism_names,
+    organism_words,
+)
 from spacy_bioel.entities.species import (
+    HUMAN,
+    ORGANISM_PREFIX,
     SPECIES_FEATURES,
     OrganismTable,
     SpeciesCandidates,
     score_species,
 )
+from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.linking.evidence import AliasTable
 from spacy_bioel.linking.link import rank_candidates
 from spacy_bioel.models.fusion import Fusion
@@ -56,8 +69,9 @@ from spacy_bioel.types import GENE, ORGANISM, AnnotatedText
 ASSETS = Path("spacy_bioel") / "assets"
 MIXED = Path("training") / "assets" / "mixed_organisms.jsonl"
 _SENTENCE_SHARE = 3  # of every third document, the sentences count as texts as well
-_MIXED_COUNT = 4  # how often each of its mentions counts
-_ORGANISMS = {"n_hidden": 12, "l2": 0.002}
+_ORGANISMS = {"n_hidden": 24, "l2": 0.002}
+_WORDS = {"C": 1.0, "max_iter": 300}
+_MIN_DOCUMENTS, _MIN_EXAMPLES = 4, 30  # of a word; of an organism that is not one of the others
 _N_NETWORKS = 4  # for organisms; a single one differs by 2 % of genes from seed to seed
 _HOMONYMS = {"n_hidden": 4, "l2": 0.002}
 
@@ -67,6 +81,7 @@ def fit(
     output: Annotated[Path, typer.Option(help="A folder.")] = ASSETS,
 ) -> None:
     """Fit on the documents of these corpora, and on the paragraphs."""
+    output.mkdir(parents=True, exist_ok=True)
     nlp = spacy_bioel.load()
     texts = {
         beginning(text): text
@@ -74,39 +89,71 @@ def fit(
         for split in ("train", "dev")
         for text in read_texts(find_split(corpus, split), prefix="")
     }
+    paragraphs = list(read_texts(MIXED, prefix=""))
     linker: Any = nlp.get_pipe("bioel_linker")
     linker.cfg["mentions"] = "spans"
     starter_counts = linker.alias_table.counts
-    parts, of_sentences, held_out = list[Development](), list[Development](), list[_Ranked]()
+    parts, held_out = list[Development](), list[_Ranked]()
     for fifth in range(FIFTHS):
-        # The alias table must not contain the gold genes of the fifth that is measured.
+        # The alias table and the words must not contain the gold genes of the measured fifth.
         linker.alias_table = AliasTable(_without_genes(starter_counts))
-        others = (_gold(nlp, text) for text in texts.values() if fifth_of(text.id) != fifth)
-        linker.count_mentions(Example(doc, doc) for doc in others)
+        others = [text for text in texts.values() if fifth_of(text.id) != fifth]
+        linker.count_mentions(Example(doc, doc) for doc in (_gold(nlp, text) for text in others))
+        others += [text for text in paragraphs if fifth_of(text.id) != fifth]
+        words = _fit_words(linker.kb, others)
         own = [text for text in texts.values() if fifth_of(text.id) == fifth]
-        held_out.append(_ranked(nlp, linker, own))
-        parts.append(_organisms(linker.kb, held_out[-1]))
-        sentences = list(chain.from_iterable(map(_sentences, own[::_SENTENCE_SHARE])))
-        of_sentences.append(_organisms(linker.kb, _ranked(nlp, linker, sentences)))
-    paragraphs = list(read_texts(MIXED, prefix=""))
-    sentences = filter(_names_organisms, chain.from_iterable(map(_sentences, paragraphs)))
-    mixed = [
-        _organisms(linker.kb, _ranked(nlp, linker, texts)) for texts in (paragraphs, [*sentences])
-    ]
-    parts += [*of_sentences, *mixed]
-    parts += [*map(_of_human_genes, parts), *mixed * (_MIXED_COUNT - 1)]
-    evidence = merge_development(parts)
+        held_out.append(_ranked(nlp, linker, own, words))
+        of_fifth = [text for text in paragraphs if fifth_of(text.id) == fifth]
+        sentences = _telling_sentences(linker.kb, [*own[::_SENTENCE_SHARE], *of_fifth])
+        ranked = [_ranked(nlp, linker, texts, words) for texts in (of_fifth, sentences)]
+        parts += [_organisms(linker.kb, one) for one in (held_out[-1], *ranked)]
+    evidence = merge_development([*parts, *map(_of_human_genes, parts)])
     organisms = _average(
         [fit_fusion(evidence, **_ORGANISMS, seed=seed) for seed in range(_N_NETWORKS)]
     )
     homonyms = [_homonyms(linker.kb, ranked, organisms) for ranked in held_out]
     genes = fit_fusion(merge_development(homonyms), **_HOMONYMS)
+    all_words = _fit_words(linker.kb, [*texts.values(), *paragraphs])
+    table = {"": list(all_words.organisms)}
+    rounded = np.round(all_words.weights.astype(float), 2).tolist()
+    table |= dict(zip(all_words.row_of, rounded, strict=True))
+    srsly.write_gzip_json(output / "organism_context.json.gz", table)
     for name, fitted, features in (
         ("species_assignment.json", organisms, SPECIES_FEATURES),
         ("homonyms.json", genes, HOMONYM_FEATURES),
     ):
         weights = json.dumps(fitted.to_json(features))
         (output / name).write_text(weights + "\n", encoding="utf8")
+
+
+def _fit_words(kb: KnowledgeBase, texts: Sequence[AnnotatedText]) -> WordWeights:
+    """Fit the weights of words in documents, and in sentences, with genes of known organisms."""
+    n_documents, strings, organisms, shares = Counter[str](), [], [], list[float]()
+    for text in texts:
+        n_documents.update({*LETTERS.findall(text.text.lower())})
+        for part in (text, *_sentences(text)):
+            genes = [m.ids[0] for m in part.mentions if m.label == GENE and m.ids]
+            found = Counter(_organism_of(kb, id) for id in genes)
+            strings += [part.text] * len(found)
+            organisms += found
+            shares += [n / found.total() for n in found.values()]
+    known = {o for o, n in Counter(organisms).items() if n >= _MIN_EXAMPLES}
+    organisms = [organism if organism in known else OTHER for organism in organisms]
+    words = sorted(word for word, n in n_documents.items() if n >= _MIN_DOCUMENTS)
+    row_of = {word: row for row, word in enumerate(words)}
+    found_in = ({*LETTERS.findall(string.lower())} & row_of.keys() for string in strings)
+    rows = [[row_of[word] for word in found] for found in found_in]
+    values = [1 / np.sqrt(len(of_string) + 1) for of_string in rows for _ in of_string]
+    indptr, columns = np.cumsum([0, *map(len, rows)]), list(chain.from_iterable(rows))
+    matrix = csr_matrix((values, columns, indptr), (len(rows), len(words)))
+    model = LogisticRegression(**_WORDS).fit(matrix, organisms, sample_weight=shares)
+    return WordWeights(list(model.classes_), row_of, model.coef_.T.astype(np.float32))
+
+
+def _organism_of(kb: KnowledgeBase, id: str) -> str:
+    """Return the organism of a gene, "" for one that the knowledge base lacks; the paragraphs have
+    organisms instead of genes."""
+    return id if id.startswith(ORGANISM) else organism_of_gene(kb, id)
 
 
 def _average(networks: Sequence[Fusion]) -> Fusion:
@@ -135,10 +182,21 @@ def _sentences(text: AnnotatedText) -> Iterator[AnnotatedText]:
             yield replace(text, text=text.text[start:end], mentions=genes)
 
 
-def _names_organisms(text: AnnotatedText) -> bool:
-    """Whether a text names the organisms of all its genes."""
-    named = {id for *_, id in (*organism_words(text.text), *organism_names(text.text))}
-    return all(named.issuperset(m.ids) for m in text.mentions)
+def _telling_sentences(kb: KnowledgeBase, texts: Iterable[AnnotatedText]) -> list[AnnotatedText]:
+    return [s for s in chain.from_iterable(map(_sentences, texts)) if _tells_organisms(kb, s)]
+
+
+def _tells_organisms(kb: KnowledgeBase, text: AnnotatedText) -> bool:
+    """Whether a sentence tells the organisms of all its genes: it names them, or the genes are
+    spelled "hTERT" or like their symbols ("Trp53"). Where nothing is named, people are meant."""
+    named = {id for *_, id in (*organism_words(text.text), *organism_names(text.text))} or {HUMAN}
+    return all(
+        _organism_of(kb, m.ids[0]) in named
+        or ORGANISM_PREFIX.match(name := text.text[m.start : m.end])
+        or ((row := kb.find(m.ids[0])) >= 0 and kb.preferred_name(row) == name)
+        for m in text.mentions
+        if m.ids
+    )
 
 
 def _without_genes(counts: dict[str, Counter[str]]) -> dict[str, dict[str, int]]:
@@ -164,7 +222,7 @@ class _Ranked(NamedTuple):
     table: OrganismTable
 
 
-def _ranked(nlp: Any, linker: Any, texts: Sequence[AnnotatedText]) -> _Ranked:
+def _ranked(nlp: Any, linker: Any, texts: Sequence[AnnotatedText], words: WordWeights) -> _Ranked:
     """Rank the candidates of gold genes; the detector finds the other mentions."""
     docs = []
     for doc, text in zip(
@@ -178,7 +236,7 @@ def _ranked(nlp: Any, linker: Any, texts: Sequence[AnnotatedText]) -> _Ranked:
         docs.append(doc)
     batch = rank_candidates(linker.find(docs), linker.generator)
     batch = replace(batch, nil_threshold=linker.cfg["nil_threshold"])
-    return _Ranked(batch, *genes_and_organisms(batch, linker.generator))
+    return _Ranked(batch, *genes_and_organisms(batch, linker.generator, words=words))
 
 
 def _organisms(kb: Any, ranked: _Ranked) -> Development:

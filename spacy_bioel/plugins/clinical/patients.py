@@ -12,13 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spacy_bioel.errors import BioelError
-from spacy_bioel.export.formats import (
-    PathFormat,
-    TextFormat,
-    Write,
-    file_name,
-    new_folder,
-)
+from spacy_bioel.export.formats import PathFormat, TextFormat, Write, file_name, new_folder
 from spacy_bioel.export.pages import PAGES, address_of
 from spacy_bioel.export.rows import JsonRow, LinkedText
 from spacy_bioel.kb.joined import parts_of
