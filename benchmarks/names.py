@@ -12,7 +12,8 @@ in the sentences below. Of the mentions with ids, percent `right` (a mention tha
 mention has its ids, or one of the symbols), `wrong` (otherwise, such a mention has an id) and
 `missed`. Of texts that are not names, percent `wrong`: a mention that overlaps the text has one of
 the labels that it must not have. Of genomic coordinates, a mention is right if its HGVS form is.
-`own names` are measured with a dictionary of own_names.csv only.
+`own names` are measured with a dictionary of own_names.csv only. mixed_papers.jsonl has genes of
+people and animals, by three people who had seen neither rules nor tests.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ SYMBOL_SENTENCES = (
     "Expression of {} was increased in the patients.",
     "Knockdown of {} in human cells reduced proliferation, and serum {} was measured.",
 )
-LISTS = ("organism_abstracts", "no_false_friends", "definitions")
+LISTS = ("organism_abstracts", "no_false_friends", "definitions", "mixed_papers")
 NEVER = "not a name"
 OWN = "own_names"
 Text = tuple[str, dict[str, Any]]  # subset, and a record as in the lists

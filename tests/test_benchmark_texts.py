@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
-LISTS = ("organism_abstracts", "own_names", "no_false_friends", "definitions")
+LISTS = ("organism_abstracts", "own_names", "no_false_friends", "definitions", "mixed_papers")
 NOTES = ("notes", "notes_layout", "note_lines", "clinical")
 LINES = ("assertion_lines", "finding_lines")
 IDS = {
