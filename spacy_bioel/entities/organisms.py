@@ -46,7 +46,7 @@ _TOOLS = ("before a laboratory animal", "after a laboratory animal")
 
 @dataclass(frozen=True)
 class WordWeights:
-    """How often words are used beside genes of an organism: "littermates", "cohort", "larvae".
+    """How strongly words point to genes of an organism: "littermates", "cohort", "larvae".
 
     organisms (Sequence[str]): Their ids, and `OTHER`.
     weights (NDArray): Log-odds for each word and organism. Shape (n_words, n_organisms).
@@ -65,7 +65,7 @@ class WordWeights:
 
 @cache
 def word_weights() -> WordWeights:
-    """Return the fitted weights (training/scripts/gene_evidence.py)."""
+    """Return the weights that training/scripts/gene_evidence.py has fitted."""
     table: dict[str, list[Any]] = srsly.read_gzip_json(ASSETS_FOLDER / "organism_context.json.gz")
     return WordWeights(
         table.pop(""),

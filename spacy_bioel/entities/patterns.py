@@ -49,7 +49,7 @@ def joined(use: str, rows: Sequence[str]) -> re.Pattern[str]:
     """Compile patterns into one, as if they were the rows of a use."""
     words = [row.removeprefix(r"\b") for row in rows if row.startswith(r"\b")]
     others = [row for row in rows if not row.startswith(r"\b")]
-    # Words are tried only where a word of the text begins, which is several times faster.
+    # Trying words only at the start of a word in the text is several times faster.
     rows = [*others, rf"\b(?:{'|'.join(words)})"] if words else others
     whole = _BETWEEN.get(use, "ROWS").replace("ROWS", "|".join(rows))
     return re.compile(whole, re.NOFLAG if use in _CASED else re.IGNORECASE)

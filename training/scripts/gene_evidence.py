@@ -127,7 +127,7 @@ def fit(
 
 
 def _fit_words(kb: KnowledgeBase, texts: Sequence[AnnotatedText]) -> WordWeights:
-    """Fit the weights of words in documents, and in sentences, with genes of known organisms."""
+    """Fit word weights on documents and sentences whose genes have known organisms."""
     n_documents, strings, organisms, shares = Counter[str](), [], [], list[float]()
     for text in texts:
         n_documents.update({*LETTERS.findall(text.text.lower())})
@@ -187,8 +187,9 @@ def _telling_sentences(kb: KnowledgeBase, texts: Iterable[AnnotatedText]) -> lis
 
 
 def _tells_organisms(kb: KnowledgeBase, text: AnnotatedText) -> bool:
-    """Whether a sentence tells the organisms of all its genes: it names them, or the genes are
-    spelled "hTERT" or like their symbols ("Trp53"). Where nothing is named, people are meant."""
+    """Whether a sentence alone shows the organism of each gene: the sentence names it, or the gene
+    has a prefix ("hTERT") or is written as its symbol ("Trp53"). If a sentence names no organism,
+    its genes count as human."""
     named = {id for *_, id in (*organism_words(text.text), *organism_names(text.text))} or {HUMAN}
     return all(
         _organism_of(kb, m.ids[0]) in named
