@@ -40,7 +40,7 @@ class Cases:
 
     def __init__(self, path: Path) -> None:
         self._data = srsly.read_yaml(path)
-        self.folder = Path()  # of knowledge bases; a fixture sets it
+        self.folder: Path  # of knowledge bases; a fixture sets it
         self.kb: Callable[[str], KnowledgeBase] = cache(self._kb)
         self.nlp: Callable[[str], Language] = cache(self._nlp)
 
