@@ -19,7 +19,7 @@ from spacy_bioel.entities.rule_set import RuleSet
 from spacy_bioel.kb.bundled import bundled_name
 from spacy_bioel.kb.columns import entries_of
 from spacy_bioel.kb.faiss_index import choose_index
-from spacy_bioel.kb.joined import JoinedKnowledgeBase, parts_of
+from spacy_bioel.kb.joined import JoinedKnowledgeBase, SearchResult, parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vectors import quantize
 from spacy_bioel.linking.evidence import (
@@ -284,26 +284,35 @@ class CandidateGenerator:
 
     # Strings.
 
-    def candidate_table(self, queries: Sequence[str]) -> CandidateTable:
-        """Return the candidates for distinct normalised strings, with all their evidence."""
+    def candidate_table(
+        self, queries: Sequence[str], *, exhaustive: bool = False
+    ) -> CandidateTable:
+        """Return the candidates for distinct normalised strings, with all their evidence.
+
+        exhaustive (bool): Search for names of the knowledge base, too.
+        """
         state = self.state
-        queries = list(map(self._corrected, queries))
-        dense = dense_aliases = None
-        if state.is_dense:
-            vectors = self.encoder.encode(queries)
-            dense = self.names.search(vectors, SEARCHED)
-            if "alias_table" in state.settings.evidence.names:
-                dense_aliases = self._training_strings.search(vectors, SEARCHED)
         return candidate_table(
-            queries,
+            list(map(self._corrected, queries)),
             self.kb,
             alias_table=state.alias_table,
-            dense_names=dense,
-            dense_aliases=dense_aliases,
+            # Vectors that do not fit are an error for the first string, even if it is a name.
+            dense_search=partial(self._search_dense, self.names) if state.is_dense else None,
             ngram_search=self.ngram_search,
             k=SEARCHED,
             evidence=state.settings.evidence.names,
+            # Contextual models choose between more candidates.
+            exhaustive=exhaustive or state.rescorer is not None,
         )
+
+    def _search_dense(
+        self, names: NameSearch, strings: Sequence[str]
+    ) -> tuple[SearchResult, SearchResult | None]:
+        vectors = self.encoder.encode(strings)
+        found = names.search(vectors, SEARCHED)
+        if "alias_table" not in self.state.settings.evidence.names:
+            return found, None
+        return found, self._training_strings.search(vectors, SEARCHED)
 
     def _corrected(self, query: str) -> str:
         """Return a string with correct spelling, if only that is a name, or an alias."""
@@ -372,13 +381,20 @@ class CandidateGenerator:
     def _rank(
         self, wanted: Sequence[LabelledString]
     ) -> dict[LabelledString, tuple[Candidate, ...]]:
-        ranked: dict[LabelledString, tuple[Candidate, ...]] = dict.fromkeys(wanted, ())
         types = {label: self.types_of(label) for label in {label for _, label in wanted}}
         pairs = [pair for pair in wanted if pair[0] and types[pair[1]] != ()]
+        ranked = dict.fromkeys(wanted, ()) | self._rank_by_evidence(pairs)
+        # Names of which the label excludes all concepts were not searched.
+        excluded = [pair for pair in pairs if not ranked[pair]]
+        return ranked | self._rank_by_evidence(excluded, exhaustive=True)
+
+    def _rank_by_evidence(
+        self, pairs: Sequence[LabelledString], *, exhaustive: bool = False
+    ) -> dict[LabelledString, tuple[Candidate, ...]]:
+        if not pairs:
+            return {}
         numbers = {query: i for i, query in enumerate(dict.fromkeys(query for query, _ in pairs))}
-        if not numbers:
-            return ranked
-        table = self.candidate_table(list(numbers))
+        table = self.candidate_table(list(numbers), exhaustive=exhaustive)
         # The rows of a string with several labels are repeated for each label.
         first = np.searchsorted(table.query, np.arange(len(numbers) + 1))
         queries = np.array([numbers[query] for query, _ in pairs])
@@ -398,7 +414,7 @@ class CandidateGenerator:
         evidence = map(_evidence, table.sources[rows[best]].tolist())
         columns = owners[best].tolist(), ids, probabilities[best].tolist(), taken, evidence
         candidates = candidates_of(len(pairs), self.kb.fingerprint, *columns)
-        return ranked | dict(zip(pairs, candidates, strict=True))
+        return dict(zip(pairs, candidates, strict=True))
 
 
 @cache

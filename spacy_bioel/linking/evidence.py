@@ -7,7 +7,7 @@ one row of features for each (query, concept) pair; `linker.fusion` weights thes
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,6 +25,8 @@ from spacy_bioel.linking.searches import NgramSearch
 from spacy_bioel.models.fusion import Fusion, bundled_fusion
 from spacy_bioel.text.normalize import normalize_names, respellings
 from spacy_bioel.types import DoubleArray, FloatArray, IntArray
+
+DenseSearch = Callable[[Sequence[str]], tuple[SearchResult, SearchResult | None]]
 
 
 @dataclass(frozen=True)
@@ -183,56 +185,55 @@ def candidate_table(
     kb: KnowledgeBase,
     *,
     alias_table: AliasTable,
-    dense_names: SearchResult | None,
-    dense_aliases: SearchResult | None,
+    dense_search: DenseSearch | None,
     ngram_search: NgramSearch,
     k: int,
     evidence: Container[str] = EVIDENCE,
+    exhaustive: bool = False,
 ) -> CandidateTable:
     """Collect the candidates of each query from all sources.
 
     queries (Sequence[str]): Distinct normalised strings.
-    dense_names (SearchResult | None): Dense search results among the knowledge base names; None
-        without an encoder.
-    dense_aliases (SearchResult | None): Dense search results among `alias_table.names`.
+    dense_search (Callable | None): The dense search among the names of the knowledge base, and
+        among `alias_table.names` if they are evidence; None without an encoder.
     ngram_search (NgramSearch): Searches the names of the knowledge base.
     k (int): Number of names that the n-gram search returns.
     evidence (Container[str]): The members of EVIDENCE to use.
+    exhaustive (bool): Search for names of the knowledge base, too.
     """
     if "alias_table" not in evidence:
-        alias_table, dense_aliases = AliasTable(), None
+        alias_table = AliasTable()
     aliases = alias_table.concepts(kb)
     proposals = [_from_exact_names(queries, kb)] if "exact" in evidence else []
     in_alias_table = _from_alias_table(queries, alias_table.rows, aliases)
     proposals.append(in_alias_table)
-    # Single letters are not searched: "c" in "c/o" is not a misspelt "CS".
-    is_word = np.array([len(query) > 1 for query in queries], dtype=bool)
-    if "ngram" in evidence:
-        # Only for strings without an exact match: this search is the slowest source, and would
-        # only find the string itself.
-        is_unknown = is_word.copy()
-        is_unknown[in_alias_table.query] = False
-        if "exact" in evidence:
-            is_unknown[proposals[0].query[proposals[0].values["exact"] == 1.0]] = False
-        if is_unknown.any():
-            numbers = np.flatnonzero(is_unknown)
-            strings = [queries[i] for i in numbers.tolist()]
-            names = ngram_search.search(strings, k)
-            proposals.append(_from_names(kb, strings, numbers, names, search="ngram"))
-            near = alias_table.ngrams.search(strings, k)
-            proposals.append(_from_aliases(aliases, numbers, near, feature="alias_ngram"))
-    if "dense" in evidence and dense_names is not None and is_word.any():
-        numbers = np.flatnonzero(is_word)
+    # Single letters are not searched: "c" in "c/o" is not a misspelt "CS". Neither are names of the
+    # knowledge base, because the searches are slow, and what they find beside a name hardly ever
+    # scores higher; the n-gram search, which is the slowest, also skips strings of the alias table.
+    is_searched = np.array([len(query) > 1 for query in queries], dtype=bool)
+    if "exact" in evidence and not exhaustive:
+        is_searched[proposals[0].query[proposals[0].values["exact"] == 1.0]] = False
+    is_new = is_searched.copy()
+    is_new[in_alias_table.query] = False
+    if "ngram" in evidence and is_new.any():
+        numbers = np.flatnonzero(is_new)
         strings = [queries[i] for i in numbers.tolist()]
-        names = dense_names[0][numbers], dense_names[1][numbers]
+        names = ngram_search.search(strings, k)
+        proposals.append(_from_names(kb, strings, numbers, names, search="ngram"))
+        near = alias_table.ngrams.search(strings, k)
+        proposals.append(_from_aliases(aliases, numbers, near, feature="alias_ngram"))
+    if "dense" in evidence and dense_search is not None and is_searched.any():
+        numbers = np.flatnonzero(is_searched)
+        strings = [queries[i] for i in numbers.tolist()]
+        names, training_strings = dense_search(strings)
         proposals.append(_from_names(kb, strings, numbers, names, search="dense"))
-        if dense_aliases is not None:
-            near = dense_aliases[0][numbers], dense_aliases[1][numbers]
-            proposals.append(_from_aliases(aliases, numbers, near, feature="alias_dense"))
+        if training_strings is not None:
+            found = _from_aliases(aliases, numbers, training_strings, feature="alias_dense")
+            proposals.append(found)
     table = _merge_proposals(proposals, n_concepts=len(aliases.prior))
     if "prior" in evidence and "alias_table" in evidence:
         table.features[:, _COLUMN["prior"]] = aliases.prior[table.concept]
-    table.features[:, _COLUMN["has_encoder"]] = "dense" in evidence and dense_names is not None
+    table.features[:, _COLUMN["has_encoder"]] = "dense" in evidence and dense_search is not None
     table.features[:, _COLUMN["has_alias_table"]] = bool(alias_table.counts)
     return table
 

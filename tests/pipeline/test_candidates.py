@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
+from typing import Any
 
 import pytest
 from spacy.tokens import Span
@@ -31,7 +32,7 @@ def asked(monkeypatch) -> list[list[str]]:
     monkeypatch.setattr(
         CandidateGenerator,
         "candidate_table",
-        lambda self, qs: batches.append(list(qs)) or candidate_table(self, qs),
+        lambda self, qs, **how: batches.append(list(qs)) or candidate_table(self, qs, **how),
     )
     return batches
 
@@ -102,6 +103,23 @@ def test_cold_threads_encode_the_names_once(linker, monkeypatch):
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(ask, range(8))) == {"MESH:D009203"}
     assert calls == [1]
+
+
+def test_a_name_is_searched_only_if_its_label_excludes_all_its_concepts(tmp_path):
+    concepts = [
+        Concept("X:1", ("swine fever",), types=("Virus",)),
+        Concept("X:2", ("swine fevers",), types=("Disease",)),
+    ]
+    build_kb(concepts, tmp_path / "kb")
+    nlp = blank()
+    types = {"Disease": ["Disease"], "Virus": ["Virus"]}
+    cfg = {"kb": str(tmp_path / "kb"), "label_types": types, "evidence": {"dense": False}}
+    generator: Any = nlp.add_pipe("bioel_linker", config=cfg).generator  # type: ignore[attr-defined]
+    pairs = [("swine fever", label) for label in ("Virus", "Disease", "")]
+    alone = [generator.rank([pair])[pair] for pair in pairs]
+    assert [[c.id for c in found] for found in alone] == [["X:1"], ["X:2"], ["X:1"]]
+    generator._ranked.clear()
+    assert [generator.rank(pairs)[pair] for pair in pairs] == alone
 
 
 @pytest.mark.parametrize(

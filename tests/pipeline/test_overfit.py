@@ -48,7 +48,7 @@ def test_labels_scores_and_extensions(trained, texts):
     assert group[0].kb_id_ == group[0]._.cui == "MESH:D009270"
     best = group[0]._.candidates[0]
     assert (best.id, best.name, best.evidence) == (
-        "MESH:D009270", "Naloxone", "exact+alias_table+dense",
+        "MESH:D009270", "Naloxone", "exact+alias_table",
     )  # fmt: skip
     assert best.score > 0.95
 
