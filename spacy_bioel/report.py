@@ -294,7 +294,9 @@ def _explain_mentions(
             near = tuple(f"{hit.name} ({hit.concept.id})" for hit in hits)
             explanation = replace(explanation, near=near)
         is_name = bool(batch.probabilities) and batch.probabilities[number] is not None
-        if not (is_name or is_linked or link.ids):
+        if not link.candidates and rule_reasons[number]:
+            reason = rule_reasons[number]
+        elif not (is_name or is_linked or link.ids):
             reason = f"NIL: the label_types or kb setting excludes mentions of {link.label}."
         else:
             change = _of_change(explanation, rule_reasons[number], is_name=is_name)
@@ -322,9 +324,10 @@ def _of_change(explanation: Explanation, rule_reason: str, *, is_name: bool) -> 
         return ""
     best = explanation.candidates[0]
     if best.of_string is None and best.name and explanation.ids == (best.id,):
-        sentence = (
-            "The mention is not a name of this concept: the concept was found through a short form,"
-            " another spelling, or the same gene symbol in another species."
+        sentence = "The mention is not a name of this concept."
+        default = (
+            "The concept was found through a short form, another spelling, or the same gene symbol"
+            " in another species."
         )
     elif best.of_string is None or len(explanation.ids) > 1:
         return ""
@@ -337,7 +340,7 @@ def _of_change(explanation: Explanation, rule_reason: str, *, is_name: bool) -> 
         )
     else:
         sentence = f"The score before document context was {best.of_string:.2f}."
-    default = "The text or other mentions of the document changed the score."
+        default = "The text or other mentions of the document changed the score."
     return f" {sentence} {rule_reason or default}"
 
 

@@ -391,9 +391,10 @@ class NameSettings(Settings):
     )
     names: Literal["all", "unambiguous"] = Field(
         default="all",
-        description='Which names are found: `"all"`, exact or similar, as with `mentions = '
-        '"dictionary"`, except over the mentions of earlier pipes; or unambiguous ones, as with '
-        '`mentions = "spans+dictionary"`, for the labels in `label_types` and `kb` of the linker.',
+        description='Which names are found. `"all"`: exact and similar names, as with `mentions = '
+        '"dictionary"`, but none that overlaps a mention of an earlier pipe. `"unambiguous"`: '
+        'names that hardly ever mean anything else, as with `mentions = "spans+dictionary"`; the '
+        "linker then needs `label_types`, or a `kb` for each label.",
     )
     dictionary: DictionarySettings = DictionarySettings()
     spans_key: str = Field(default=SPANS_KEY, description="Span group for the mentions and names.")

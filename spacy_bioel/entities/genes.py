@@ -24,10 +24,15 @@ from spacy_bioel.entities.homonyms import (
     other_name,
     resolve_homonyms,
 )
-from spacy_bioel.entities.organisms import NamedPlace, WordWeights, organism_places, word_weights
+from spacy_bioel.entities.organisms import (
+    HUMAN,
+    NamedPlace,
+    WordWeights,
+    organism_places,
+    word_weights,
+)
 from spacy_bioel.entities.patterns import find_words
 from spacy_bioel.entities.species import (
-    HUMAN,
     ORGANISM_PREFIX,
     OrganismTable,
     SpeciesCandidates,

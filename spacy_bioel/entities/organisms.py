@@ -24,7 +24,7 @@ from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.sentences import sentence_borders
-from spacy_bioel.types import MICROBES, ORGANISM
+from spacy_bioel.types import CELL_LINE, MICROBES, ORGANISM
 
 NamedPlace = tuple[int, int, str]  # start and end in characters, organism id
 # Text between a gene and the organism that it belongs to: "TP53 expression in mice".
@@ -35,6 +35,7 @@ _GENE_TO_ORGANISM = re.compile(
 )
 _CASED_WORD = re.compile(r"(?<![\w-])[A-Za-z][a-z]{1,20}(?![\w-])")  # "rams", but not "RAM"
 _WORD = re.compile(r"\w+")
+HUMAN = f"{ORGANISM}9606"
 OTHER = "other"  # organisms whose words are too rare to weigh
 LETTERS = re.compile(r"[a-z]{2,}")
 _MAX_ORGANISMS = 50
@@ -77,19 +78,16 @@ def word_weights() -> WordWeights:
 class NamedOrganisms:
     """The organisms mentioned in a document, with their positions, in text order.
 
-    n_cell_lines (int): Number of human cell lines in the document.
     words, words_of (dict): The evidence of the document's words for each organism; of the words in
         each sentence.
     """
 
-    def __init__(
-        self, doc: Doc, places: list[NamedPlace], n_cell_lines: int, words: WordWeights
-    ) -> None:
+    def __init__(self, doc: Doc, places: list[NamedPlace], words: WordWeights) -> None:
         self.text, places = text_of(doc), sorted(places)
         self.starts = [start for start, _, _ in places]
         self.ends = [end for _, end, _ in places]
         self.ids = [id for _, _, id in places]
-        self.counts, self.n_cell_lines = Counter(self.ids), n_cell_lines
+        self.counts = Counter(self.ids)
         # The organisms that a gene may belong to. Limited, so that the running time is linear even
         # if a text lists thousands of organisms and of genes.
         self.likely = [id for id, _ in self.counts.most_common(_MAX_ORGANISMS)]
@@ -161,7 +159,7 @@ def organism_words(text: str) -> list[NamedPlace]:
     for match in _CASED_WORD.finditer(text):
         if animal := animals.get(match[0]) or animals.get(match[0].lower()):
             before = text[max(0, match.start() - 2) : match.start()].strip()
-            if match[0] in animals or before in ("", "."):
+            if match[0] in animals or before in ("", ".") or match[0].endswith("s"):
                 places.append((*match.span(), animal))
     return places
 
@@ -194,22 +192,28 @@ def organism_names(text: str) -> list[NamedPlace]:
 
 
 def organism_places(batch: Batch, owners: Iterable[int]) -> dict[int, list[NamedPlace]]:
-    """Return the organisms that documents of a batch name: their mentions, then words that imply
-    an organism. In documents without mentions of organisms, these are found by their names."""
+    """Return the organisms that documents of a batch name: their mentions, words that imply an
+    organism, and cell lines, which are human unless they are such words. In documents without
+    mentions of organisms, these are found by their names."""
     texts = {owner: text_of(batch.docs[owner]) for owner in owners}
     places: dict[int, list[NamedPlace]] = {owner: [] for owner in texts}
+    cells: dict[int, list[NamedPlace]] = {owner: [] for owner in texts}
     columns = batch.spans[: batch.n_wholes], batch.owners, batch.candidates
     for span, owner, candidates in zip(*columns, strict=False):
         best = next(iter(candidates), None)
-        if owner in places and best and best.score >= batch.nil_threshold:
-            if best.id.startswith(ORGANISM):
-                places[owner].append((span.start_char, span.end_char, best.id))
+        if owner not in places:
+            continue
+        if span.label_ == CELL_LINE and not organism_words(span.text):
+            cells[owner].append((span.start_char, span.end_char, HUMAN))
+        if best and best.score >= batch.nil_threshold and best.id.startswith(ORGANISM):
+            places[owner].append((span.start_char, span.end_char, best.id))
     for owner, text in texts.items():
         found = places[owner] or organism_names(text)
         found = [p for p in found if not any(find_words(use, text, *p[:2]) for use in _TOOLS)]
         words = organism_words(text)
         ends = {end for _, end, _ in words}  # "flies" are fruit flies, also where they are linked
-        places[owner] = [*(place for place in found if place[1] not in ends), *words]
+        found = [place for place in found if place[1] not in ends]
+        places[owner] = [*found, *words, *cells[owner]]
     return places
 
 

@@ -23,17 +23,17 @@ from spacy.tokens import Span
 
 from spacy_bioel.batch import Batch
 from spacy_bioel.entities.organisms import (
+    HUMAN,
     OTHER,
     NamedOrganisms,
     NamedPlace,
     WordWeights,
     is_microbe,
-    organism_words,
 )
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.models.fusion import Fusion, bundled_fusion, softmax_by_group
-from spacy_bioel.types import CELL_LINE, ORGANISM, SPECIES, Candidate
+from spacy_bioel.types import ORGANISM, SPECIES, Candidate
 
 # Added to scores, which are rounded and may be 0 for genes that are rare in the training texts.
 _SCORE_FLOOR = 1e-9
@@ -97,15 +97,16 @@ def is_named(candidate: Candidate) -> bool:
     return "exact" in sources or ("alias_table" in sources and "ngram" not in sources)
 
 
-# Features of a (mention, organism) pair, in the order of the weights (see `_species_features`).
+# Features of a (mention, organism) pair, in the order of the weights: see `_species_features`, and
+# `organism_table` for "covered".
 SPECIES_FEATURES = (
-    "human", "alone", "cells", "upper", "title", "rodent", "often", "heading", "before", "last",
+    "human", "alone", "upper", "title", "rodent", "often", "heading", "before", "last",
     "behind", "sentence", "after", "prefix", "human_prefix", "named", "homolog", "others", "near",
     "elsewhere", "near_before", "nearest", "previous", "share", "most", "only", "spelled", "words",
     "words_near", "mouse", "simple", "animal", "animal_upper", "rat", "length", "organisms",
-    "contrast",
+    "contrast", "covered",
 )  # fmt: skip
-HUMAN, MOUSE, RAT, ZEBRAFISH, FROG = (f"{ORGANISM}{id}" for id in (9606, 10090, 10116, 7955, 8364))
+MOUSE, RAT, ZEBRAFISH, FROG = (f"{ORGANISM}{id}" for id in (10090, 10116, 7955, 8364))
 ORGANISM_PREFIX = re.compile(r"[hmr](?=[A-Z][A-Za-z]{0,20}[A-Z0-9])")  # "hTERT", "mFgf2"
 _ORGANISM_OF_PREFIX = {"h": HUMAN, "m": MOUSE, "r": RAT}
 _BACTERIAL_SYMBOL = re.compile(r"[a-z]{3}[A-Z]\d?")  # "recA"
@@ -141,19 +142,16 @@ def organism_table(
 
     genes (Mapping): The candidates by organism for each mention that may be a gene.
     places (Mapping): From `organism_places`, for the documents of these mentions.
-    kb (KnowledgeBase): Its concept types show which organisms are microbes.
+    kb (KnowledgeBase): Its concept types show which organisms are microbes, and which ones it has
+        genes of.
     """
-    n_cell_lines = Counter(
-        batch.owners[index]
-        for index, span in enumerate(batch.spans[: batch.n_wholes])
-        if span.label_ == CELL_LINE and not organism_words(span.text)
-    )
     documents = {
-        owner: NamedOrganisms(batch.docs[owner], places_of_doc, n_cell_lines[owner], words)
+        owner: NamedOrganisms(batch.docs[owner], places_of_doc, words)
         for owner, places_of_doc in places.items()
     }
     named = {id for document in documents.values() for id in document.counts}
     microbes = {id for id in named if is_microbe(kb, id)}
+    covered = {name for name in kb.type_names if name.startswith(ORGANISM)}
 
     cases: dict[tuple[int, str], set[str]] = defaultdict(set)  # of each symbol in a document
     # The number of gene mentions by organism in each document and sentence, with the total under
@@ -206,6 +204,9 @@ def organism_table(
         for organism, features in _species_features(species_candidates, documents[owner], mention):
             if is_of_host and organism in microbes:
                 continue
+            # A yeast without a gene of this name is unlikely, but a horse is not, because the
+            # knowledge base has no genes of horses at all.
+            features["covered"] = organism in covered
             mention_of_row.append(index)
             organisms.append(organism)
             rows.append([features[name] for name in SPECIES_FEATURES])
@@ -273,7 +274,6 @@ def _species_features(
             {
                 "human": is_human,
                 "alone": is_human and not document.counts,  # no organism in the document
-                "cells": is_human * log1p(document.n_cell_lines),
                 "upper": is_human and is_upper,
                 "title": is_human and is_title,
                 # Mouse and rat genes are written "Tp53", zebrafish genes "tp53".

@@ -21,8 +21,8 @@ from spacy.util import filter_spans
 from spacy_bioel.batch import Batch, Query
 from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.entities import RULE_PROBABILITY, LinkerKnowledge
+from spacy_bioel.entities.organisms import HUMAN
 from spacy_bioel.entities.patterns import find_words, is_code
-from spacy_bioel.entities.species import HUMAN
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.knowledge_base import KnowledgeBase

@@ -26,6 +26,8 @@ from spacy_bioel.types import DBSNP, GENE, VARIANT, Candidate, Link, ScoredSpan,
 _GRAMMAR_PROBABILITY = 0.99  # for mentions found by the grammar
 # Explanations, keyed by where the dbSNP number came from.
 _EXPLANATIONS = {
+    "": "NIL: the text does not give the dbSNP number of this variant (such as rs113488022), and no"
+    " knowledge base of the pipeline has one for this change in its gene.",
     "text": "Linked: the text has its dbSNP number.",
     "table": "Linked: the knowledge base has the dbSNP number of this change in its gene.",
 }
@@ -109,8 +111,12 @@ class Variants(EntityRules):
         return facts
 
     def explain(self, batch: Batch) -> list[str]:
-        linked = [link.candidates[:1] if link.ids else () for link in batch.links]
-        return [_EXPLANATIONS.get(best[0].evidence, "") if best else "" for best in linked]
+        return [
+            _EXPLANATIONS.get(link.candidates[0].evidence if link.ids else "", "")
+            if link.label == VARIANT and bool(link.ids) == bool(link.candidates)
+            else ""
+            for link in batch.links
+        ]
 
 
 _MAX_SHORT_CODE = 8  # "A20140G"

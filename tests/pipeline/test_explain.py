@@ -89,6 +89,17 @@ def test_concepts_that_a_label_excludes(folder):
     assert mention.reason == "NIL: the label_types or kb setting excludes mentions of Thing."
 
 
+def test_a_variant_without_a_dbsnp_number(folder):
+    cfg: Any = {"evidence": {"dense": False}, "label_types": {"Variant": []}}
+    nlp = linking_nlp(folder, ["zzzz"], **cfg)
+    patterns = [{"label": "Variant", "pattern": text} for text in ("V600E", "T790M")]
+    nlp.get_pipe("entity_ruler").add_patterns(patterns)  # type: ignore[attr-defined]
+    unknown, known = spacy_bioel.explain(nlp, "V600E; T790M (rs113488022).").mentions
+    assert unknown.reason.startswith("NIL: the text does not give the dbSNP number")
+    assert known.ids == ("dbSNP:rs113488022",)
+    assert known.reason.endswith("Linked: the text has its dbSNP number.")
+
+
 def test_words_that_are_not_a_mention(nlp):
     (mention,) = spacy_bioel.explain(nlp, "Femoral bowing and a cold.", "femoral bowing").mentions
     assert (mention.text, mention.is_mention, mention.ids) == ("Femoral bowing", False, ("X:4",))

@@ -43,6 +43,7 @@ from spacy_bioel.entities.homonyms import (
 )
 from spacy_bioel.entities.organism_genes import organism_of_gene
 from spacy_bioel.entities.organisms import (
+    HUMAN,
     LETTERS,
     OTHER,
     WordWeights,
@@ -50,7 +51,6 @@ from spacy_bioel.entities.organisms import (
     organism_words,
 )
 from spacy_bioel.entities.species import (
-    HUMAN,
     ORGANISM_PREFIX,
     SPECIES_FEATURES,
     OrganismTable,
@@ -137,7 +137,7 @@ def _fit_words(kb: KnowledgeBase, texts: Sequence[AnnotatedText]) -> WordWeights
             strings += [part.text] * len(found)
             organisms += found
             shares += [n / found.total() for n in found.values()]
-    known = {o for o, n in Counter(organisms).items() if n >= _MIN_EXAMPLES}
+    known = {o for o, n in Counter(organisms).items() if o and n >= _MIN_EXAMPLES}
     organisms = [organism if organism in known else OTHER for organism in organisms]
     words = sorted(word for word, n in n_documents.items() if n >= _MIN_DOCUMENTS)
     row_of = {word: row for row, word in enumerate(words)}
@@ -300,7 +300,7 @@ def _homonyms(kb: Any, ranked: _Ranked, weights: Fusion) -> Development:
 def _of_human_genes(development: Development) -> Development:
     """Return the evidence that a knowledge base with human genes alone would give."""
     features = development.features.copy()
-    columns = [SPECIES_FEATURES.index(name) for name in ("named", "homolog", "spelled")]
+    columns = [SPECIES_FEATURES.index(name) for name in ("named", "homolog", "spelled", "covered")]
     is_other = features[:, SPECIES_FEATURES.index("human")] == 0
     features[np.ix_(is_other, columns)] = 0
     return replace(development, features=features)
