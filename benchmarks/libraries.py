@@ -20,7 +20,6 @@ from threadpoolctl import threadpool_limits
 from benchmarks.record import Row, question
 from spacy_bioel.io.pubtator import read_pubtator
 from spacy_bioel.kb.bundled import starter_kb
-from spacy_bioel.kb.knowledge_base import name_keys
 from spacy_bioel.kb.vectors import ExactIndex, quantize
 from spacy_bioel.text.normalize import normalize_names
 
@@ -76,7 +75,6 @@ def lookup() -> Figures:
     kb = starter_kb()
     names = normalize_names(list(kb.names))
     asked = [*names[::2], *(f"{name}x" for name in names[1::2])]
-    keys = name_keys(asked)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "names.marisa"
         marisa_trie.Trie(names).save(str(path))
@@ -85,7 +83,6 @@ def lookup() -> Figures:
         yield "marisa-trie", "strings a second", found
         yield "marisa-trie", "bytes", path.stat().st_size
     yield "ours", "strings a second", per_second(len(asked), lambda: kb.lookup_names(asked))
-    yield "ours, keys of spans", "strings a second", per_second(len(asked), lambda: kb.lookup(keys))
     yield "ours", "bytes", kb.name_keys.nbytes + kb.name_key_rows.nbytes
 
 

@@ -343,7 +343,8 @@ class LinkerSettings(Settings):
         default=5,
         ge=1,
         le=10_000,
-        description="Candidates kept per mention; recall@k cannot be measured above this.",
+        description="Most candidates that a mention keeps; recall@k cannot be measured above this. "
+        "Concepts that have the mention as a name are all kept.",
     )
     evidence: EvidenceSettings = EvidenceSettings()
     abbreviations: bool = Field(

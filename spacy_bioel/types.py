@@ -33,6 +33,7 @@ SPECIES = "Species"
 VARIANT = "Variant"
 # Prefix of organism ids. A type with this prefix is the species of a gene.
 ORGANISM = "NCBITaxon:"
+HUMAN = f"{ORGANISM}9606"
 # Types of organisms that live in a host. Texts mention their genes together with the organism name.
 MICROBES = frozenset((VIRUS := "Virus", PROKARYOTE := "Prokaryote"))
 # Prefix of variant ids, which come from the text instead of a knowledge base.
@@ -192,11 +193,11 @@ class Candidate:
 def is_tied(candidates: Sequence[Candidate]) -> bool:
     """Return whether the two best candidates have the same score.
 
-    Two candidates with equal scores above 0.5 come from different knowledge bases, so they do not
+    Concepts of different vocabularies that share a name ("glaucoma" in HPO and MONDO) do not
     compete.
     """
-    scores = [c.score for c in candidates[:2]]
-    return len(scores) == 2 and scores[0] == scores[1] <= 0.5
+    two = candidates[:2]
+    return len(two) == 2 and len({(c.score, c.id.rpartition(":")[0]) for c in two}) == 1
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,7 @@ from spacy_bioel.entities.homonyms import (
     other_name,
     resolve_homonyms,
 )
-from spacy_bioel.entities.organisms import (
-    HUMAN,
-    NamedPlace,
-    WordWeights,
-    organism_places,
-    word_weights,
-)
+from spacy_bioel.entities.organisms import NamedPlace, WordWeights, organism_places, word_weights
 from spacy_bioel.entities.patterns import find_words
 from spacy_bioel.entities.species import (
     ORGANISM_PREFIX,
@@ -44,7 +38,7 @@ from spacy_bioel.entities.usual_names import add_proteins, add_usual_names, usua
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
-from spacy_bioel.types import GENE, ORGANISM, Candidate, Link, ScoredSpan, best_first
+from spacy_bioel.types import GENE, HUMAN, ORGANISM, Candidate, Link, ScoredSpan, best_first
 
 # Strings annotated as genes in at least this fraction of cases are not everyday words: "Pten", but
 # not "met".

@@ -24,7 +24,7 @@ from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.sentences import sentence_borders
-from spacy_bioel.types import CELL_LINE, MICROBES, ORGANISM
+from spacy_bioel.types import CELL_LINE, HUMAN, MICROBES, ORGANISM
 
 NamedPlace = tuple[int, int, str]  # start and end in characters, organism id
 # Text between a gene and the organism that it belongs to: "TP53 expression in mice".
@@ -35,7 +35,6 @@ _GENE_TO_ORGANISM = re.compile(
 )
 _CASED_WORD = re.compile(r"(?<![\w-])[A-Za-z][a-z]{1,20}(?![\w-])")  # "rams", but not "RAM"
 _WORD = re.compile(r"\w+")
-HUMAN = f"{ORGANISM}9606"
 OTHER = "other"  # organisms whose words are too rare to weigh
 LETTERS = re.compile(r"[a-z]{2,}")
 _MAX_ORGANISMS = 50

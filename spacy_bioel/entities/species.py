@@ -23,7 +23,6 @@ from spacy.tokens import Span
 
 from spacy_bioel.batch import Batch
 from spacy_bioel.entities.organisms import (
-    HUMAN,
     OTHER,
     NamedOrganisms,
     NamedPlace,
@@ -33,7 +32,7 @@ from spacy_bioel.entities.organisms import (
 from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.models.fusion import Fusion, bundled_fusion, softmax_by_group
-from spacy_bioel.types import ORGANISM, SPECIES, Candidate
+from spacy_bioel.types import HUMAN, ORGANISM, SPECIES, Candidate
 
 # Added to scores, which are rounded and may be 0 for genes that are rare in the training texts.
 _SCORE_FLOOR = 1e-9

@@ -21,13 +21,12 @@ from spacy.util import filter_spans
 from spacy_bioel.batch import Batch, Query
 from spacy_bioel.doc import long_forms, text_of
 from spacy_bioel.entities import RULE_PROBABILITY, LinkerKnowledge
-from spacy_bioel.entities.organisms import HUMAN
 from spacy_bioel.entities.patterns import find_words, is_code
 from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
-from spacy_bioel.types import CHEMICAL, GENE, ScoredSpan
+from spacy_bioel.types import CHEMICAL, GENE, HUMAN, ScoredSpan
 
 _NAME_OR_WORD = re.compile(r"(?<![\w-])[^\W\d_][\w/-]*+")
 _NUMBER_OR_CAT = re.compile(r"\d{4}|^[Cc]at$|^CAT$")

@@ -26,8 +26,7 @@ from spacy_bioel.types import DBSNP, GENE, VARIANT, Candidate, Link, ScoredSpan,
 _GRAMMAR_PROBABILITY = 0.99  # for mentions found by the grammar
 # Explanations, keyed by where the dbSNP number came from.
 _EXPLANATIONS = {
-    "": "NIL: the text does not give the dbSNP number of this variant (such as rs113488022), and no"
-    " knowledge base of the pipeline has one for this change in its gene.",
+    VARIANT: "NIL: neither the text nor a knowledge base has the dbSNP number (rs...) of it.",
     "text": "Linked: the text has its dbSNP number.",
     "table": "Linked: the knowledge base has the dbSNP number of this change in its gene.",
 }
@@ -111,12 +110,8 @@ class Variants(EntityRules):
         return facts
 
     def explain(self, batch: Batch) -> list[str]:
-        return [
-            _EXPLANATIONS.get(link.candidates[0].evidence if link.ids else "", "")
-            if link.label == VARIANT and bool(link.ids) == bool(link.candidates)
-            else ""
-            for link in batch.links
-        ]
+        keys = (k.candidates[0].evidence if k.candidates else k.label for k in batch.links)
+        return [_EXPLANATIONS.get(key, "") for key in keys]
 
 
 _MAX_SHORT_CODE = 8  # "A20140G"

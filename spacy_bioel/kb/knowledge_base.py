@@ -610,10 +610,6 @@ class KnowledgeBase:
         indptr, positions = positions_of(self.concept_offsets, concepts)
         return indptr, self.concept_names[positions].astype(np.int64)
 
-    def lookup(self, keys: KeyArray) -> IntArray:
-        """Return the name row of each key, -1 for unknown keys and for key 0. Any shape."""
-        return np.where(np.asarray(keys) == 0, -1, self._by_name.search(keys))
-
     def lookup_names(self, normalized: Sequence[str]) -> IntArray:
         """Return the row of each name, -1 if unknown, comparing strings too. Shape (n,)."""
         keys = name_keys(normalized)

@@ -379,21 +379,14 @@ class CandidateGenerator:
         )
 
     def _rank(
-        self, wanted: Sequence[LabelledString]
+        self, wanted: Sequence[LabelledString], *, exhaustive: bool = False
     ) -> dict[LabelledString, tuple[Candidate, ...]]:
+        ranked: dict[LabelledString, tuple[Candidate, ...]] = dict.fromkeys(wanted, ())
         types = {label: self.types_of(label) for label in {label for _, label in wanted}}
         pairs = [pair for pair in wanted if pair[0] and types[pair[1]] != ()]
-        ranked = dict.fromkeys(wanted, ()) | self._rank_by_evidence(pairs)
-        # Names of which the label excludes all concepts were not searched.
-        excluded = [pair for pair in pairs if not ranked[pair]]
-        return ranked | self._rank_by_evidence(excluded, exhaustive=True)
-
-    def _rank_by_evidence(
-        self, pairs: Sequence[LabelledString], *, exhaustive: bool = False
-    ) -> dict[LabelledString, tuple[Candidate, ...]]:
-        if not pairs:
-            return {}
         numbers = {query: i for i, query in enumerate(dict.fromkeys(query for query, _ in pairs))}
+        if not numbers:
+            return ranked
         table = self.candidate_table(list(numbers), exhaustive=exhaustive)
         # The rows of a string with several labels are repeated for each label.
         first = np.searchsorted(table.query, np.arange(len(numbers) + 1))
@@ -414,7 +407,10 @@ class CandidateGenerator:
         evidence = map(_evidence, table.sources[rows[best]].tolist())
         columns = owners[best].tolist(), ids, probabilities[best].tolist(), taken, evidence
         candidates = candidates_of(len(pairs), self.kb.fingerprint, *columns)
-        return dict(zip(pairs, candidates, strict=True))
+        ranked |= dict(zip(pairs, candidates, strict=True))
+        # Names were not searched, also if their label excludes all concepts with this name.
+        excluded = [pair for pair in pairs if not (exhaustive or ranked[pair])]
+        return ranked | self._rank(excluded, exhaustive=True) if excluded else ranked
 
 
 @cache

@@ -25,7 +25,7 @@ from spacy_bioel.kb.columns import (
     serialized,
 )
 from spacy_bioel.kb.edit import add_concepts
-from spacy_bioel.kb.knowledge_base import KnowledgeBase, SortedKeys, name_keys, span_keys
+from spacy_bioel.kb.knowledge_base import KnowledgeBase, SortedKeys
 from spacy_bioel.types import Concept
 
 # Answers.
@@ -54,12 +54,6 @@ def test_concepts(kb):
 
 
 def test_lookup(kb):
-    keys = span_keys(["common", "cold", "", "heart", "attack"], 2)
-    rows = kb.lookup(keys)
-    assert rows.tolist() == [[-1, 3], [2, 2], [-1, -1], [-1, 4], [-1, -1]]
-    assert kb.lookup(np.zeros(2, dtype=np.uint64)).tolist() == [-1, -1]
-    assert kb.lookup(np.zeros((0, 3), dtype=np.uint64)).shape == (0, 3)
-    assert kb.lookup(np.array([2**64 - 1], dtype=np.uint64)).tolist() == [-1]
     names = ["beta estradiol", "Cold", "cold", "", "heart"]
     assert kb.lookup_names(names).tolist() == [5, -1, 2, -1, -1]
     assert kb.lookup_names([]).tolist() == []
@@ -110,7 +104,7 @@ def test_copies_give_the_same_answers(kb, folder, tmp_path):
     for copy in copies:
         copy.verify()
         assert copy.fingerprint == kb.fingerprint
-        assert copy.lookup(name_keys(["cold"])).tolist() == [2]
+        assert copy.lookup_names(["cold"]).tolist() == [2]
         assert copy.find("X:8") == 2
         assert list(copy.names) == list(kb.names)
     assert in_memory.path is None

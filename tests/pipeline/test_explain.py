@@ -95,7 +95,7 @@ def test_a_variant_without_a_dbsnp_number(folder):
     patterns = [{"label": "Variant", "pattern": text} for text in ("V600E", "T790M")]
     nlp.get_pipe("entity_ruler").add_patterns(patterns)  # type: ignore[attr-defined]
     unknown, known = spacy_bioel.explain(nlp, "V600E; T790M (rs113488022).").mentions
-    assert unknown.reason.startswith("NIL: the text does not give the dbSNP number")
+    assert unknown.reason.startswith("NIL: neither the text nor a knowledge base")
     assert known.ids == ("dbSNP:rs113488022",)
     assert known.reason.endswith("Linked: the text has its dbSNP number.")
 

@@ -58,6 +58,14 @@ def found(doc: Doc) -> list[tuple[str, list[str]]]:
     return [(ent.text, [c.id for c in ent._.candidates]) for ent in doc.ents]
 
 
+def test_concepts_of_different_vocabularies_with_the_same_name_do_not_compete(folders):
+    nlp = linking(list(folders.values()), {"fever": "Thing"}, evidence={"dense": False})
+    (fever,) = nlp("Fever.").ents
+    assert [c.id for c in fever._.candidates] == ["D:1", "S:1"]
+    assert fever._.candidates[0].score == fever._.candidates[1].score
+    assert fever.kb_id_ == "D:1"
+
+
 EXPECTED = [("Fever", ["D:1"]), ("cough", ["S:2"]), ("malaria", ["B:1"])]
 
 

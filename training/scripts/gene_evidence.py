@@ -43,7 +43,6 @@ from spacy_bioel.entities.homonyms import (
 )
 from spacy_bioel.entities.organism_genes import organism_of_gene
 from spacy_bioel.entities.organisms import (
-    HUMAN,
     LETTERS,
     OTHER,
     WordWeights,
@@ -64,7 +63,7 @@ from spacy_bioel.models.fusion import Fusion
 from spacy_bioel.plugins.evaluation.fit import Development, fit_fusion, merge_development
 from spacy_bioel.settings import GOLD_KEY
 from spacy_bioel.text.sentences import sentence_borders
-from spacy_bioel.types import GENE, ORGANISM, AnnotatedText
+from spacy_bioel.types import GENE, HUMAN, ORGANISM, AnnotatedText
 
 ASSETS = Path("spacy_bioel") / "assets"
 MIXED = Path("training") / "assets" / "mixed_organisms.jsonl"
