@@ -239,8 +239,8 @@ class EvidenceSettings(Settings):
     dense: bool = Field(
         default=True,
         description="The dense search: names whose vectors are close to the vector of the "
-        "mention. It is exact for up to 32,768 names; with more names, it compares half of each "
-        "vector first; above 200,000 names, it uses faiss if faiss is installed.",
+        "mention. Names themselves are not searched. The search is exact; above 200,000 names, it "
+        "uses faiss if faiss is installed.",
     )
     prior: bool = Field(
         default=True,

@@ -141,7 +141,7 @@ def test_numbers():
 
 def test_libraries_were_measured():
     measured = srsly.read_json(ROOT / "benchmarks/results/libraries.json")
-    assert len(measured) == 17
+    assert len(measured) == 16
     missing = [row for row in measured if f"{row['value']:,}" not in read("CONTRIBUTING.md")]
     assert missing == []
 

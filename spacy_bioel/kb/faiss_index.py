@@ -20,7 +20,6 @@ from spacy_bioel.kb.vectors import (
     ExactIndex,
     QuantizedVectors,
     Steps,
-    TwoStageIndex,
     checked_queries,
     rescored,
 )
@@ -82,9 +81,8 @@ class FaissIndex:
 def choose_index(vectors: QuantizedVectors) -> ExactIndex | FaissIndex:
     """Return the fastest index for these vectors.
 
-    This is the approximate index if there is one and faiss is installed, otherwise a search by
-    coarse codes if the vectors have any, otherwise exact search. Warns [W180] if more than
-    `ANN_NAMES` names have no approximate index.
+    This is the approximate index if there is one and faiss is installed, otherwise exact search.
+    Warns [W180] if more than `ANN_NAMES` names have no approximate index.
 
     RAISES BioelError: [B184] damaged index.
     """
@@ -92,7 +90,7 @@ def choose_index(vectors: QuantizedVectors) -> ExactIndex | FaissIndex:
         if vectors.ann is not None and has_faiss():
             return _open_index(vectors, vectors.ann)
         warnings.warn(Warnings.W180.format(n=len(vectors)), stacklevel=2)
-    return ExactIndex(vectors) if vectors.coarse is None else TwoStageIndex(vectors)
+    return ExactIndex(vectors)
 
 
 def _open_index(vectors: QuantizedVectors, file: RawFile) -> FaissIndex:

@@ -33,14 +33,7 @@ from spacy_bioel.kb.columns import (
 from spacy_bioel.kb.faiss_index import ANN_NAMES, has_faiss, write_index
 from spacy_bioel.kb.folder import Transaction, editing, new_home
 from spacy_bioel.kb.knowledge_base import KnowledgeBase, SortedKeys, open_kb
-from spacy_bioel.kb.vectors import (
-    MIN_COARSE_NAMES,
-    CoarseCodes,
-    EncodeNames,
-    QuantizedVectors,
-    coarse_codes_of,
-    quantize,
-)
+from spacy_bioel.kb.vectors import EncodeNames, QuantizedVectors, quantize
 from spacy_bioel.text.normalize import normalize_names
 from spacy_bioel.types import FloatArray, IntArray
 
@@ -53,7 +46,7 @@ _SCHEMA = {
     "scales": "float32 n",
     "digests": "uint64 n halves",  # digests of the normalised names
 }
-# Used for many vectors without an approximate index; see `kb.vectors`.
+# Columns of files from before numkong, which are no longer read.
 _COARSE_SCHEMA = {"coarse": "int8 n width", "projection": "float32 dim width"}
 _ANN_SCHEMA = {"ann": "uint8 bytes"}  # see `kb.faiss_index`
 
@@ -79,8 +72,7 @@ class StoredVectors:
         """The file. RAISES BioelError: [B030] unreadable or truncated, [B210] edited header."""
         return TensorFile(self.raw, Origin(self._kb.where, self.path))
 
-    # Description: fingerprint, kb, n, dim, checksums; ann is None or the result of `write_index`,
-    # and coarse is whether there are coarse codes.
+    # Description: fingerprint, kb, n, dim, checksums; ann is None or the result of `write_index`.
     about = property(attrgetter("file.about"))
 
     @property
@@ -102,7 +94,7 @@ class StoredVectors:
         RAISES BioelError: [B033] missing or foreign column, or a scale that is negative or not
             finite; [B024] damaged column of up to 32 MB.
         """
-        schema = _SCHEMA | (_COARSE_SCHEMA if self.about["coarse"] else {})
+        schema = _SCHEMA | (_COARSE_SCHEMA if self.about.get("coarse") else {})
         schema |= _ANN_SCHEMA if self.about["ann"] else {}
         sizes = {"n": self.about["n"], "dim": self.about["dim"], "halves": 2}
         self.file.check(schema, Errors.B033, up_to=MEDIUM, **sizes)
@@ -113,13 +105,11 @@ class StoredVectors:
 
     @property
     def vectors(self) -> QuantizedVectors:
-        """The vectors, with coarse codes or an approximate index if there are any.
+        """The vectors, with an approximate index if there is one.
 
         RAISES BioelError: The same errors as `file` and `columns`.
         """
         vectors = vectors_of(self.columns)
-        if self.about["coarse"]:
-            vectors.coarse = CoarseCodes(*map(self.columns.__getitem__, _COARSE_SCHEMA))
         if ann := self.about["ann"]:
             vectors.ann, vectors.ann_steps = self.columns["ann"], ann["steps"]
             vectors.ann_checksum = self.file.checksums["ann"]
@@ -259,13 +249,10 @@ def _write_locked(
     old = stored_vectors(kb, about["fingerprint"])
     usable = _first_usable(old, dim=about["dim"])
     needs_ann = kb.n_names > ANN_NAMES and has_faiss()
-    needs_coarse = kb.n_names >= MIN_COARSE_NAMES and not needs_ann
-    if usable and usable.is_current:
-        has_ann, has_coarse = usable.about["ann"] is not None, usable.about["coarse"]
-        if (has_ann, has_coarse) == (needs_ann, needs_coarse):
-            report(kb.n_names)
-            transaction.remove(stored.path for stored in old if stored is not usable)
-            return Encoded(0, kb.n_names, usable.about["ann"])
+    if usable and usable.is_current and (usable.about["ann"] is not None) == needs_ann:
+        report(kb.n_names)
+        transaction.remove(stored.path for stored in old if stored is not usable)
+        return Encoded(0, kb.n_names, usable.about["ann"])
     with scratch_folder(transaction.folder / "encoding") as scratch:
         columns = _scratch_columns(scratch, n=kb.n_names, dim=about["dim"])
         n_encoded = _fill(columns, kb, usable, encode, report)
@@ -273,10 +260,8 @@ def _write_locked(
         ann = write_index(kb.names, vectors, encode, scratch / "ann")
         if ann is not None:
             columns["ann"] = map_file(scratch / "ann")
-        elif coarse := coarse_codes_of(vectors):
-            columns |= zip(_COARSE_SCHEMA, coarse, strict=True)
         path, checksums = new_home("vectors", about["fingerprint"]), checksums_of(columns)
-        about |= {"ann": ann, "coarse": "coarse" in columns, "checksums": checksums}
+        about |= {"ann": ann, "checksums": checksums}
         transaction.put(path, serialized(columns, **about))
         del columns, vectors  # some systems cannot remove mapped files
     transaction.remove(stored.path for stored in old)

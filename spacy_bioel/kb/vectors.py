@@ -1,15 +1,10 @@
-"""Quantised unit vectors of names, and the search for the vectors nearest to queries.
-
-`ExactIndex` compares all vectors. `TwoStageIndex` compares the coarse codes of all vectors (the
-first half of their principal components in eight bits), then the vectors with the nearest codes.
-"""
+"""Quantised unit vectors of names, and the search for the vectors nearest to queries."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,18 +33,6 @@ _SPARE_ROWS = 16  # rows found, per row wanted, before the best are selected
 _SPARE = 32  # additional candidates for the exact scores, since the first scores use only 8 bits
 
 
-class CoarseCodes(NamedTuple):
-    """Coarse codes of vectors: the first half of their principal components, in eight bits.
-
-    codes (NDArray[int8]): Possibly mapped. Shape (n, width).
-    projection (FloatArray): Maps queries to the vectors that codes are compared with. Shape
-        (dim, width).
-    """
-
-    codes: NDArray[np.int8]
-    projection: FloatArray
-
-
 @dataclass(eq=False)
 class QuantizedVectors:
     """Quantised vectors: int8 codes, eight extra bits per value, and a float32 scale per row.
@@ -61,7 +44,6 @@ class QuantizedVectors:
 
     codes (NDArray[int8]), fine (NDArray[uint8]): Possibly mapped. Shape (n, dim) each.
     scales (FloatArray): Possibly mapped. Shape (n,).
-    coarse (CoarseCodes | None): Codes for `TwoStageIndex`; None: search is exact.
     ann (RawFile | None): File of the approximate index (see `kb.faiss_index`). Possibly mapped.
     ann_steps (Steps): Steps of a search in the approximate index.
     ann_checksum (str): Checksum of the file.
@@ -70,7 +52,6 @@ class QuantizedVectors:
     codes: NDArray[np.int8]
     fine: NDArray[np.uint8]
     scales: FloatArray
-    coarse: CoarseCodes | None = None
     ann: RawFile | None = None
     ann_steps: Steps = ()
     ann_checksum: str = ""
@@ -138,41 +119,35 @@ class ExactIndex:
 
     def _candidates(self, queries: FloatArray, *, width: int) -> IntArray:
         """Return the best rows, by the first eight bits; -1 for none. Shape (n_queries, width)."""
-        whole, vectors = whole_numbers(queries, largest=LARGEST)[0], self.vectors
-        query, row = _nearest(vectors.codes, whole, vectors.scales, sampled=width, most=width)
+        query, row = _nearest(self.vectors, whole_numbers(queries, largest=LARGEST)[0], width)
         best = np.full((len(queries), width), -1, np.int64)
         best[query, np.arange(len(query)) - np.searchsorted(query, query)] = row
         return best
 
 
 def _nearest(
-    codes: NDArray[np.int8],
-    queries: FloatArray,
-    scales: FloatArray | None = None,
-    *,
-    sampled: int,
-    most: int,
+    vectors: QuantizedVectors, queries: FloatArray, most: int
 ) -> tuple[IntArray, IntArray]:
     """Find the rows with the highest products for each query, sorted by query, best first.
 
     queries (FloatArray): Whole numbers. Shape (n_queries, dim).
-    scales (FloatArray | None): Factor of each row's products. Shape (n,).
-    sampled (int): Rows score at least as high as the row at this place among every eighth row.
     most (int): Maximum number of rows for a query; the lower row wins ties.
     RETURNS (tuple): Query and row of each. Shape (n_found,) each.
     """
+    codes, scales = vectors.codes, vectors.scales
+    # Rows score at least as high as the last of the best rows in a sample.
     sample = np.empty((len(queries), len(codes[::_STRIDE])), np.float32)
-    of_sample = scales if scales is None else scales[::_STRIDE]
-    for start, products in _products(codes[::_STRIDE], queries, of_sample, block_rows=_TRANSPOSED):
+    of_sample = _products(codes[::_STRIDE], scales[::_STRIDE], queries, block_rows=_TRANSPOSED)
+    for start, products in of_sample:
         sample[:, start : start + len(products)] = products.T
     bound = np.full(len(queries), -EXACT_LIMIT - 1, np.float32)
-    if sample.shape[1] >= sampled:
-        sample.partition(-sampled, axis=1)
-        bound = sample[:, -sampled].copy()
+    if sample.shape[1] >= most:
+        sample.partition(-most, axis=1)
+        bound = sample[:, -most].copy()
     query, row, score = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)
     size = max(1, min(_ROWS_PER_BLOCK, _PRODUCTS_PER_BLOCK // len(queries)))
-    for start, products in _products(codes, queries, scales, block_rows=size):
-        found = np.flatnonzero(products >= bound.astype(products.dtype))
+    for start, products in _products(codes, scales, queries, block_rows=size):
+        found = np.flatnonzero(products >= bound)
         new_row, new_query = np.divmod(found, len(queries))
         query, row = np.append(query, new_query), np.append(row, new_row + start)
         score = np.append(score, products.reshape(-1)[found])
@@ -187,18 +162,17 @@ def _nearest(
 
 
 def _products(
-    codes: NDArray[np.int8], queries: FloatArray, scales: FloatArray | None, *, block_rows: int
+    codes: NDArray[np.int8], scales: FloatArray, queries: FloatArray, *, block_rows: int
 ) -> Iterator[tuple[int, FloatArray]]:
-    """Multiply codes by queries of whole numbers, shape (n_queries, dim), block by block.
+    """Multiply vectors by queries of whole numbers, shape (n_queries, dim), block by block.
 
-    YIELDS (tuple): First row of a block, and its products, times the scales of the rows.
+    YIELDS (tuple): First row of a block, and its products.
     """
     matrix = packed(queries)
     for start in range(0, len(codes), block_rows):
         products = whole_products(codes[start : start + block_rows], matrix)
-        if scales is not None:
-            products = products.astype(np.float32, copy=False)
-            products *= scales[start : start + len(products), None]
+        products = products.astype(np.float32, copy=False)
+        products *= scales[start : start + len(products), None]
         yield start, products
 
 
@@ -242,66 +216,3 @@ def rescored(
     best_rows[:, : order.shape[1]] = np.take_along_axis(rows, order, axis=1)
     best_scores[:, : order.shape[1]] = np.take_along_axis(scores, order, axis=1)
     return best_rows, best_scores
-
-
-# Below this number of vectors, exact search is just as fast.
-MIN_COARSE_NAMES = 1 << 15
-_SAMPLED_VECTORS = 1 << 14  # vectors used to compute the components
-_VECTORS_PER_BLOCK = 1 << 14  # vectors projected together
-_RESIDUAL_SHARE = 0.4  # expected contribution to a product, as a share of the residual's length
-_NEAR_PER_CANDIDATE = 4  # vectors with near codes to find per candidate
-
-
-def coarse_codes_of(vectors: QuantizedVectors) -> CoarseCodes | None:
-    """Compute the coarse codes of unit vectors; None if there are too few vectors to need them."""
-    n, dim = vectors.shape
-    if n < MIN_COARSE_NAMES:
-        return None
-    with one_thread_each():  # with more threads, products would be rounded differently
-        sample = vectors.take(np.arange(0, n, max(1, n // _SAMPLED_VECTORS)))
-        components = np.linalg.eigh(sample.T @ sample)[1][:, ::-1][:, : (dim + 1) // 2]
-        # Each component has its own quantisation step; the projection of queries includes it.
-        step = np.maximum(np.abs(_stretched(sample @ components)).max(axis=0), 1e-6) / 127
-        codes = np.empty((n, len(step)), np.int8)
-        for start in range(0, n, _VECTORS_PER_BLOCK):
-            rows = slice(start, start + _VECTORS_PER_BLOCK)
-            projected = _stretched(vectors.take(rows) @ components) / step
-            codes[rows] = np.clip(np.rint(projected), -127, 127)
-    return CoarseCodes(codes, np.ascontiguousarray(components * step, np.float32))
-
-
-def _stretched(projected: FloatArray) -> FloatArray:
-    """Lengthen projected unit vectors to make up for the components that projection drops."""
-    length = np.linalg.norm(projected, axis=1, keepdims=True)
-    residual = np.sqrt(np.maximum(0, 1 - length**2))
-    return projected * (1 + _RESIDUAL_SHARE * residual / np.maximum(length, 1e-6))
-
-
-@dataclass(eq=False)
-class TwoStageIndex(ExactIndex):
-    """Exact search among the vectors with the nearest coarse codes; see `coarse_codes_of`.
-
-    Codes are compared as whole numbers, whose sums are exact, so a query's results do not depend on
-    the other queries or on the processor.
-    """
-
-    def _candidates(self, queries: FloatArray, *, width: int) -> IntArray:
-        """Return the best rows with near codes, using the first eight bits; -1 for none."""
-        assert self.vectors.coarse is not None  # `choose_index` has checked this
-        codes, projection = self.vectors.coarse
-        # In float64, so that rounding does not depend on the other queries.
-        projected = queries.astype(np.float64) @ projection
-        wanted = whole_numbers(projected, largest=LARGEST)[0].astype(np.float32)
-        n = _NEAR_PER_CANDIDATE * width
-        query, row = _nearest(codes, wanted, sampled=n // _STRIDE, most=_SPARE_ROWS * n)
-        bounds = np.searchsorted(query, np.arange(len(queries) + 1))
-        best = np.full((len(queries), width), -1, np.int64)
-        largest = EXACT_LIMIT // (LARGEST * queries.shape[1])
-        for i, vector in enumerate(whole_numbers(queries, largest=largest)[0]):
-            rows = row[bounds[i] : bounds[i + 1]]
-            scores = self.vectors.codes[rows].astype(np.float32) @ vector
-            scores *= self.vectors.scales[rows]
-            if len(rows) > width:
-                rows = rows[np.argpartition(scores, -width)[-width:]]
-            best[i, : len(rows)] = rows
-        return best

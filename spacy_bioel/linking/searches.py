@@ -23,7 +23,7 @@ from spacy_bioel.kb.vector_files import (
     open_vectors,
     write_vectors,
 )
-from spacy_bioel.kb.vectors import EncodeNames, QuantizedVectors, coarse_codes_of, quantize
+from spacy_bioel.kb.vectors import EncodeNames, QuantizedVectors, quantize
 from spacy_bioel.models.name_encoder import (
     Infer,
     NameEncoder,
@@ -173,7 +173,6 @@ def encoded_names(kb: KnowledgeBase, encoder: FrozenEncoder) -> EncodedNames:
         if outdated:
             warnings.warn(Warnings.W181.format(path=kb.where), stacklevel=2)
         vectors = quantize(encoder.encode(normalize_names(list(kb.names))))
-        vectors.coarse = coarse_codes_of(vectors)
     else:
         vectors = open_vectors(kb, fingerprint=encoder.fingerprint)
     return EncodedNames(vectors, choose_index(vectors))

@@ -43,10 +43,10 @@ def starter_alias_table() -> AliasTable:
 
 
 def ensure_vectors(kb: KnowledgeBase, encoder: FrozenEncoder) -> None:
-    """Encode the bundled MeSH if it lacks vectors from this encoder, or their coarse codes."""
+    """Encode the bundled MeSH if it lacks vectors from this encoder."""
     if bundled_name(kb) == DEFAULT_KB:
         stored = stored_vectors(kb, encoder.fingerprint)
-        if not any(vectors.is_current and vectors.about["coarse"] for vectors in stored):
+        if not any(vectors.is_current for vectors in stored):
             if not stored:
                 LOGGER.warning(Warnings.W352.format(n=kb.n_names, kb=kb.where))
             with tqdm(desc="Encoding", total=kb.n_names, leave=False, disable=None) as bar:

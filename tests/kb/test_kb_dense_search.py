@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kb_files import flip, forge_array, place_of, vectors_of
+from kb_files import flip, forge, forge_array, place_of, vectors_of
 
 from spacy_bioel.errors import BioelError
 from spacy_bioel.kb import faiss_index as ann
-from spacy_bioel.kb import vector_files as writing_module
-from spacy_bioel.kb import vectors as coarse_module
 from spacy_bioel.kb.build import build_kb
+from spacy_bioel.kb.columns import checksums_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.kb.vector_files import open_vectors, stored_vectors, write_vectors
-from spacy_bioel.kb.vectors import ExactIndex, TwoStageIndex, coarse_codes_of, quantize
+from spacy_bioel.kb.vectors import ExactIndex, quantize
 from spacy_bioel.types import Concept
 
 # Quantised vectors, and exact search.
@@ -84,55 +83,24 @@ def test_same_as_sorting_all_scores(block_rows, monkeypatch):
     assert (alone[0].tolist(), of_alone[0].tolist()) == (rows[31].tolist(), scores[31].tolist())
 
 
-# Coarse codes, the first half of the principal components.
-
-
-def names_and_queries():
-    """Return 40,000 unit vectors, mostly in a third of their dimensions, and noisy queries."""
-    random = np.random.default_rng(0)
-    vectors = random.standard_normal((40_000, 48)) * np.where(np.arange(48) < 16, 1, 0.3)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    queries = vectors[::400] + 0.05 * random.standard_normal((100, 48))
-    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
-    return quantize(vectors), queries.astype(np.float32)
-
-
-def test_two_stages_give_the_results_of_exact_search():
-    vectors, queries = names_and_queries()
-    vectors.coarse = coarse_codes_of(vectors)
-    assert (vectors.coarse.codes.shape, vectors.coarse.codes.dtype) == ((40_000, 24), np.int8)
-    rows, scores = TwoStageIndex(vectors).search(queries, 10)
-    exact, of_exact = ExactIndex(vectors).search(queries, 10)
-    assert rows[:, 0].tolist() == list(range(0, 40_000, 400))
-    assert (rows == exact).all(axis=1).sum() >= 95
-    same = rows == exact
-    assert (scores[same] == of_exact[same]).all()
-    alone = [TwoStageIndex(vectors).search(query[None], 10) for query in queries]
-    assert [one[0][0].tolist() for one in alone] == rows.tolist()
-    assert TwoStageIndex(vectors).search(queries[:0], 10)[0].shape == (0, 10)
-
-
-def test_coarse_codes_are_made_of_stored_vectors(kb, folder, monkeypatch):
+def test_coarse_codes_of_earlier_versions_are_ignored(kb, folder):
     def encode(names):
         return np.array([[len(name), name.count("c"), 1, 0] for name in names], dtype=np.float32)
 
     write_vectors(kb, encode, fingerprint="9f3a", dim=4)
-    assert open_vectors(folder, fingerprint="9f3a").coarse is None
-    monkeypatch.setattr(coarse_module, "MIN_COARSE_NAMES", 2)
-    monkeypatch.setattr(writing_module, "MIN_COARSE_NAMES", 2)
-    done = write_vectors(kb, encode, fingerprint="9f3a", dim=4)
-    assert (done.encoded, done.copied) == (0, 6)
-    vectors = open_vectors(folder, fingerprint="9f3a")
-    assert (vectors.coarse.codes.shape, vectors.coarse.projection.shape) == ((6, 2), (4, 2))
-    assert type(ann.choose_index(vectors)) is TwoStageIndex
-    home = vectors_of(folder, "9f3a")
-    assert write_vectors(kb, encode, fingerprint="9f3a", dim=4).copied == 6
-    assert vectors_of(folder, "9f3a") == home  # nothing to do
-    KnowledgeBase.open(folder).verify(homes=True)
-    for name in ("coarse", "projection"):
-        forge_array(home, name, None)
-        with pytest.raises(BioelError, match=r"\[B033\] (coarse|projection) in vectors/9f3a"):
-            open_vectors(KnowledgeBase.open(folder), fingerprint="9f3a")
+    home, codes = vectors_of(folder, "9f3a"), open_vectors(folder, fingerprint="9f3a").codes
+
+    def add_coarse(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
+        coarse = {"coarse": np.ones((6, 2), np.int8), "projection": np.ones((4, 2), np.float32)}
+        arrays |= coarse
+        about["checksums"] |= checksums_of(coarse)
+        about["coarse"] = True
+
+    forge(home, add_coarse)
+    again = KnowledgeBase.open(folder)
+    again.verify(homes=True)
+    assert (open_vectors(again, fingerprint="9f3a").codes == codes).all()
+    assert write_vectors(again, encode, fingerprint="9f3a", dim=4).copied == 6
 
 
 # An index of faiss.

@@ -99,7 +99,7 @@ def test_folder_holds_vectors_and_what_made_them(kb, folder):
     write(kb)
     path = vectors_of(folder, "9f3a")
     about = {"fingerprint": "9f3a", "kb": kb.fingerprint, "n": 6, "dim": 2}
-    about |= {"ann": None, "coarse": False}
+    about |= {"ann": None}
     assert describe_vectors(kb) == [about | {"current": True}]
     assert set(folder.rglob("*")) - before == {path, path.parent}
     vectors = open_vectors(kb, fingerprint="9f3a")
