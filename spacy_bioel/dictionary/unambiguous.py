@@ -46,7 +46,7 @@ _HUMAN = f"{ORGANISM}9606"
 _MAX_NAME_TOKENS = 8
 _MAX_CACHED_VERDICTS = 1 << 16
 _SPANS_SENTENCES = "spans several sentences"
-_UNAMBIGUOUS = "an unambiguous name in the knowledge base"
+_UNAMBIGUOUS = "a name in the knowledge base that hardly ever means anything else"
 
 
 @cache
@@ -400,7 +400,7 @@ def _why_not_mention(
     # Some gene names are English words: "cat", "March" and "AIR".
     is_alone = text.isalpha() and not annotation_counts(normalized, GENE)[1]
     if label == GENE and is_alone and (not text.isupper() or text.lower() in common_words()):
-        return "an English word that training texts never annotate as a gene"
+        return "like a word, and never annotated as a gene in training texts"
     if text.split()[0].lower() in STOP_WORDS:
         return "begins with a function word"
     is_preferred = name.name == name.preferred

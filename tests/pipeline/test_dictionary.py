@@ -175,7 +175,7 @@ def test_explain_says_why(adding):
     report = explain(adding, "Zorbanib, Quaxin, Zob; the disease.")
     reasons = {c.text: (c.is_mention, c.reason) for c in report.considered}
     assert reasons == {
-        "Zorbanib": (True, "an unambiguous name in the knowledge base"),
+        "Zorbanib": (True, "a name in the knowledge base that hardly ever means anything else"),
         "Quaxin": (False, "a name of Chemical and Disease"),
         "Zob": (False, "names of fewer than 4 characters have too many meanings"),
         "disease": (False, "annotators mark only 1% of such names as mentions"),
