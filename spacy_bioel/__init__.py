@@ -38,7 +38,7 @@ def load(
         folder, to find and link the names it contains.
     disable, exclude (str | Iterable[str]): Pipes to disable or to leave out, as in `spacy.load`,
         such as "bioel_linker".
-    config (Mapping | None): Settings of a pipeline to change, nested or with dotted names:
+    config (Mapping | None): Settings to override in the pipeline, nested or with dotted names:
         {"components.bioel_linker.nil_threshold": 0.6}.
     context (bool): Add the `bioel_context` pipe, which marks mentions as negated, uncertain,
         historical, hypothetical, or about another person, in `span._.negated` and so on.

@@ -330,7 +330,7 @@ def _get_declared(fact: str, read: Callable[[Any, str], Any], span: Span) -> Any
 
 @cache  # the same getters each time, because `register_extensions` compares them by identity
 def extension_getters() -> dict[str, Callable[[Span], Any]]:
-    """Return the getters of the Span extensions, with those of declared facts."""
+    """Return the getters of all Span extensions, including declared facts."""
     own: dict[str, Callable[[Span], Any]] = {
         "concept_id": _get_concept_id,
         "cui": _get_concept_id,

@@ -213,7 +213,7 @@ def gpu_in_use() -> int:
     ops = get_current_ops()
     if ops.device_type == "gpu":
         return int(sys.modules["torch"].cuda.current_device())
-    return 0 if ops.name == "mps" else -1  # Apple's GPU, whose arrays are NumPy's
+    return 0 if ops.name == "mps" else -1  # on Apple GPUs, arrays stay in NumPy
 
 
 def free_gpu_memory() -> float:

@@ -73,7 +73,7 @@ class EntityRules:
     completes_dictionary (bool): `propose` also runs on the names found by the dictionary, in
         pipelines without a detector.
     outside_ids (bool): Candidates may have ids that the knowledge base lacks, with any score. If
-        the `kb` setting lists labels, but not one of `labels`, no candidates are sought for it.
+        the `kb` setting lists labels, those of `labels` that it omits have no candidates.
     knowledge (LinkerKnowledge | None): The linker's knowledge bases; None in `bioel_mentions`.
     """
 

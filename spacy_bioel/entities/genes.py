@@ -240,8 +240,8 @@ def long_form_of(doc: Doc, span: Span) -> str:
 
 
 def queries_of_genes(batch: Batch, knowledge: LinkerKnowledge) -> list[Query]:
-    """Return the queries for mentions with all strings that `genes_by_organism` will ask for: known
-    spellings, and the symbols of the genes with these names."""
+    """Return the queries of mentions with the strings that `genes_by_organism` will look up: other
+    spellings, and symbols of genes with these names."""
     queries = list(batch.queries)
     for kb, indices in _genes_by_kb(batch, knowledge).items():
         spellings_of = mention_spellings(batch, indices)

@@ -45,7 +45,7 @@ _FORMER_FUNCTIONS = {
 
 @cache
 def reserved_facts() -> frozenset[str]:
-    """Return the names that facts of rules cannot have, with those of declared facts."""
+    """Return the names that facts of rules cannot have, including the names of declared facts."""
     declared = declared_facts().items()
     names = (name for fact, d in declared for name in (fact, *d.columns, *d.extensions))
     return _RESERVED_FACTS.union(names)

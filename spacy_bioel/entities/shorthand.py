@@ -108,7 +108,7 @@ class Shorthand(EntityRules):
         ]
 
     def _expanded(self, string: str, kb: KnowledgeBase) -> str:
-        """Return a normalised string with long forms, unless it is a name or was seen."""
+        """Replace short forms in a normalised string, except in names and known aliases."""
         assert self.knowledge is not None
         if kb not in self._normalized_forms:
             forms, seen = shorthand_for(kb), self.knowledge.seen

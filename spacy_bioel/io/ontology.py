@@ -179,7 +179,7 @@ def _parse_fields(lines: _Lines, malformed: _Lines, unread: Counter[str]) -> dic
 
 
 def _line_error(where: Place, line: str, expected: str) -> BioelError:
-    """Return error B116 for a line, and record the line as the place of the bad record."""
+    """Return error B116 for a line, and keep the line as the position of the bad record."""
     with skip_if_bad(where):
         pass
     return BioelError(Errors.B116.format(where=where, expected=expected, row=line.strip()[:80]))

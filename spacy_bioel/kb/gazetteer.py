@@ -232,7 +232,7 @@ class Substitutes:
 
     word: KeyArray  # key of the word in a text, ascending
     by: KeyArray  # key of the word in a name
-    replacement: tuple[str, ...]  # word in a name; the most frequent word with its stem
+    replacement: tuple[str, ...]  # the most frequent word with the same stem as the word in a name
     share: NDArray[np.float32]  # share of the concepts with the rarer word that also have the other
     adjective: tuple[str, ...]  # adjective that may match a noun alone ("renal", "kidney"), or ""
 

@@ -41,7 +41,7 @@ VectorColumns = dict[str, NDArray[Any]]
 
 # Data type and shape of each column; see `TensorFile.check`.
 _SCHEMA = {
-    "codes": "int8 n dim",  # codes, fine and scales: see `kb.vectors`
+    "codes": "int8 n dim",  # for these three columns, see `QuantizedVectors`
     "fine": "uint8 n dim",
     "scales": "float32 n",
     "digests": "uint64 n halves",  # digests of the normalised names
@@ -147,7 +147,7 @@ def is_encoded(kb: KnowledgeBase, *, fingerprint: str) -> bool:
 
 
 def describe_vectors(kb: KnowledgeBase) -> list[dict[str, Any]]:
-    """Return the descriptions of all vectors, each with "current": whether they are current.
+    """Return a description of each file of vectors; "current" says whether it is up to date.
 
     RAISES BioelError: The same errors as `open_vectors`, but not for outdated vectors.
     """

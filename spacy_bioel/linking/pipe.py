@@ -92,7 +92,7 @@ class Linker(StoredPipe[LinkerSettings]):
         # Relative paths start from this folder, even if the working folder changes before they
         # are first used.
         self._base = Path.cwd() if settings.get("kb") else Path()
-        self.included: KbSetting = ""  # knowledge bases in the folder that it was loaded from
+        self.included: KbSetting = ""  # knowledge bases in the folder of the saved linker
         self.pipeline = Pipeline()
         self._lock = RLock()
         self._cache = Cache()

@@ -146,7 +146,7 @@ def _sum_counts(protocol: str, pairs: Iterable[GoldAndLinks]) -> Counter[str]:
 
 
 def _prf_scores(protocol: str, pairs: Sequence[GoldAndLinks], name: str, key: str) -> ScoreDict:
-    """Return precision, recall and F with the prefixes `name` and `key`, and by label for `key`."""
+    """Return precision, recall and F1 under the prefixes `name` and `key`; by label under `key`."""
     total = _sum_counts(protocol, pairs)
     prf: ScoreDict = _prf(total) if total["gold"] else dict.fromkeys("prf")
     scores: ScoreDict = {}

@@ -130,7 +130,7 @@ class Checker:
                 about = {"first": same[0].kb.where, "second": vocabulary.kb.where}
                 LOGGER.warning(CurationWarnings.W401.format(prefix=prefix, **about))
             same.append(vocabulary)
-            same.sort(key=lambda v: not v.is_complete)  # imports of another vocabulary come last
+            same.sort(key=lambda v: not v.is_complete)  # a part of a vocabulary comes last
         self.ids = id_pattern(frozenset(prefixes))
         self._judge = lru_cache(maxsize=1 << 16)(self._judged)
 

@@ -64,7 +64,7 @@ def split_id(raw: str) -> tuple[str, str] | None:
 
 @lru_cache(maxsize=8)
 def id_pattern(prefixes: frozenset[str] | tuple[()]) -> re.Pattern[str]:
-    """Compile the pattern of ids in running text: CURIEs and addresses.
+    """Compile the pattern of ids in running text: CURIEs and URLs.
 
     prefixes: Prefixes in the knowledge bases. Other prefixes than these and those with several
         spellings must have capitals and at least four digits. Those with several spellings may have

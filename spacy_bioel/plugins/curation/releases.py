@@ -272,7 +272,7 @@ def migrated_lines(
 def _without_repeats(text: str, moved: Container[str]) -> tuple[str, int]:
     """Leave out ids, and candidates with an id, that lists in JSON have before, and count them."""
     n_left_out, decode = 0, json.JSONDecoder().raw_decode
-    for match in reversed(list(_JSON_LIST.finditer(text))):  # lists inside others come first
+    for match in reversed(list(_JSON_LIST.finditer(text))):  # nested lists come first
         seen, before, comma = set(), match.end(), re.match("", text)
         start = before
         with suppress(ValueError, TypeError):  # not a list of ids

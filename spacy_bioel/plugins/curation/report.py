@@ -1,4 +1,4 @@
-"""Findings as JSON values and as cells; accept those of a baseline; correct a file."""
+"""Convert findings to JSON and table cells, accept those in a baseline, and correct files."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _ID_HEADER = re.compile(
     r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:ids?|curies?|codes?|identifiers?|accessions?|meaning)"
 )
 _NAME_HEADER = re.compile(r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:labels?|names?|terms?|titles?)")
-# Of ids that are not those of the words next to them.
+# Headers of ids that do not belong to the name next to them.
 _OTHER_ID = re.compile(r"(?:right|correct|expected|proposed|new|replace\w*|parent)(?![a-z])")
 _LISTED = re.compile(r"[^|;,\s](?:[^|;,]*[^|;,\s])?")
 _LIST_MARK = re.compile(r"[|;,]|\s(?:and|with)\s")

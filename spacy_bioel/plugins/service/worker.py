@@ -90,7 +90,7 @@ class Call:
             content = to_json(self.function(nlp))
         except BioelError:
             raise
-        except Exception as error:  # reported without its message, which may quote a text
+        except Exception as error:  # without its message, which may quote a text
             print(crash_report(error, max_length=0), end="", file=sys.stderr)
             raise BioelError(ServiceErrors.B392.format(error=type(error).__name__)) from error
         return Answer(content, 0, 0, None)
@@ -290,7 +290,7 @@ def _work(
                 signal.setitimer(signal.ITIMER_REAL, 0)
     except (EOFError, ConnectionError):
         return
-    except Exception as error:  # reported without its message, which may quote a text
+    except Exception as error:  # without its message, which may quote a text
         sys.exit(crash_report(error, max_length=0))
 
 
