@@ -324,7 +324,8 @@ def _of_change(explanation: Explanation, rule_reason: str, *, is_name: bool) -> 
         return ""
     best = explanation.candidates[0]
     if best.of_string is None and best.name and explanation.ids == (best.id,):
-        sentence = "The mention is not a name of this concept."
+        is_exact = "exact" in best.evidence
+        sentence = "" if is_exact else "The mention is not a name of this concept. "
         default = (
             "The concept was found through a short form, another spelling, or the same gene symbol"
             " in another species."
@@ -339,9 +340,9 @@ def _of_change(explanation: Explanation, rule_reason: str, *, is_name: bool) -> 
             " may not be a name here."
         )
     else:
-        sentence = f"The score before document context was {best.of_string:.2f}."
+        sentence = f"The score before document context was {best.of_string:.2f}. "
         default = "The text or other mentions of the document changed the score."
-    return f" {sentence} {rule_reason or default}"
+    return f" {sentence}{rule_reason or default}"
 
 
 def _excluded(

@@ -177,18 +177,19 @@ class Genes(EntityRules):
         if not organisms:
             return "The document names no organism."
         counted = [
-            f"{words[0]} ({len(words)} times)" if len(words) > 1 else words[0]
+            " or ".join([*dict.fromkeys(words)][:3]) + f" ({len(words)} times)" * (len(words) > 1)
             for words in organisms.values()
         ]
         sentence = f"The document names {', '.join(counted)}; "
         type_name = link.label.lower() or "concept"
         if organism in organisms and link.ids:
-            return f'{sentence}this {type_name} belongs to "{organisms[organism][0]}".'
+            return f'{sentence}"{organisms[organism][0]}" tells the organism of this {type_name}.'
         missing = [w[0] for id, w in organisms.items() if id not in {organism, *kb.type_names}]
         if missing and not link.ids:
-            return f"{sentence}{type_name}s of {', '.join(missing)} are not in this knowledge base."
-        which = "this" if {*organisms} == {organism} else "another"
-        return f"{sentence}this {type_name} belongs to {which} organism."
+            about = f"{type_name} of {', '.join(missing)} with this name"
+            return f"{sentence}the knowledge base has no {about}."
+        which = "this organism" if {*organisms} == {organism} else "none of these"
+        return f"{sentence}this {type_name} belongs to {which}."
 
 
 def create_genes_v1(*, usual_names: bool = True, other_organisms: bool = True) -> Genes:

@@ -140,6 +140,7 @@ def _organism_tables() -> tuple[re.Pattern[str], list[str], dict[str, str]]:
     animals by their words ("sows", "beagle"; see SOURCES.md).
 
     Words for people, strains, and cell lines that are not human are in assets/species_words.json.
+    Cell lines in which genes of other organisms are expressed have no organism there ("").
     """
     words_of: dict[str, list[str]] = srsly.read_json(ASSETS_FOLDER / "species_words.json")
     groups = "|".join(f"({'|'.join(words)})" for words in words_of.values())
@@ -209,9 +210,10 @@ def organism_places(batch: Batch, owners: Iterable[int]) -> dict[int, list[Named
     for owner, text in texts.items():
         found = places[owner] or organism_names(text)
         found = [p for p in found if not any(find_words(use, text, *p[:2]) for use in _TOOLS)]
-        words = organism_words(text)
-        ends = {end for _, end, _ in words}  # "flies" are fruit flies, also where they are linked
-        found = [place for place in found if place[1] not in ends]
+        words = [place for place in organism_words(text) if place[2]]
+        # "flies" are fruit flies, also where they are linked.
+        read = {offset for start, end, _ in words for offset in range(start, end)}
+        found = [place for place in found if read.isdisjoint(range(*place[:2]))]
         places[owner] = [*found, *words, *cells[owner]]
     return places
 
