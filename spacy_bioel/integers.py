@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from spacy_bioel.types import FloatArray
 
-LARGEST = 127  # of the whole numbers in a matrix: the range of int8, without -128
+LARGEST = 127  # largest number in a matrix: the range of int8, without -128
 EXACT_LIMIT = (1 << 24) - 1  # float32 represents all whole numbers up to this
 _MIN_OUTPUTS = 64  # with fewer outputs than this, NumPy is as fast
 # Below this, numbers are rounded to 0: the quotient of the smallest floats would overflow.
 _SMALLEST = np.float32(1e-30)
-_SPARE_BITS = np.uint32(0xFF)  # of the 24 bits of a scale
+_SPARE_BITS = np.uint32(0xFF)  # the bits of a scale that are not used
 
 
 def whole_numbers(x: Any, *, largest: int) -> tuple[Any, Any]:
@@ -60,7 +60,7 @@ def packed(matrix: NDArray) -> Any:
 
 
 def whole_products(rows: NDArray, packed_matrix: Any) -> NDArray:
-    """Multiply rows of whole numbers from -127 to 127 by those of a packed matrix.
+    """Multiply rows of whole numbers from -127 to 127 by the rows of a packed matrix.
 
     RETURNS (NDArray): Whole numbers as int32. Shape (n_rows, n).
     """

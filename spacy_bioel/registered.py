@@ -22,7 +22,7 @@ _GROUP = "spacy_bioel_"  # what the names of all groups of entry points begin wi
 COMMANDS, ENGINES, FACTS = "commands", "engines", "facts"
 FORMATS, FUNCTIONS = "formats", "functions"
 LINK_OPTIONS, MAPPINGS, PRESETS = "link_options", "mappings", "presets"
-ROUTES, TOOLS = "routes", "tools"  # of the service
+ROUTES, TOOLS = "routes", "tools"  # what plugins add to the service
 SPACY = "spacy"  # in known_plugins.toml: what is registered for spaCy's configs
 NOUNS = {
     COMMANDS: "command",

@@ -140,7 +140,7 @@ class AnnotatedText:
     entities: tuple[Mention, ...] | None = field(default=None, compare=False)
 
 
-DECIMALS = 4  # of a candidate's score
+DECIMALS = 4  # to which scores of candidates are rounded
 
 
 @dataclass(frozen=True, slots=True)

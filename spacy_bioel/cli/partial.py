@@ -124,7 +124,7 @@ def partial_links(outputs: Iterable[str], *, resume: bool) -> PartialLinks | Non
 
 
 def check_run(kept: PartialLinks, nlp: Language, code: str | None, **options: object) -> None:
-    """Check that links depend on the same options and files as those of the earlier run."""
+    """Check that the earlier run had the same options and files."""
     fingerprints = [nlp.config.to_str()]
     fingerprints += [p.kb.fingerprint for _, p in nlp.pipeline if isinstance(p, Linker)]
     if nlp.path is not None:

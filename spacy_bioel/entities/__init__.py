@@ -26,7 +26,7 @@ from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Candidate
 
-RULE_PROBABILITY = 0.9  # of mentions that rules find by their context
+RULE_PROBABILITY = 0.9  # given to mentions that rules find by their context
 
 
 class Vocabulary(NamedTuple):
@@ -91,7 +91,7 @@ class EntityRules:
         return bound
 
     def propose(self, docs: Sequence[Doc], spans: Sequence[FoundSpans]) -> None:
-        """Add spans to those of each document, or drop some: `spans[i].add(...)`, `add_places`,
+        """Add spans to each document's spans, or drop some: `spans[i].add(...)`, `add_places`,
         `drop`."""
 
     def short_forms(self, doc: Doc) -> dict[str, str]:

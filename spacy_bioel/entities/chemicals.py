@@ -68,7 +68,7 @@ class Chemicals(EntityRules):
         return defined
 
     def _is_known(self, short: str, label: str) -> bool:
-        """Whether a short form is a name in a knowledge base other than that of chemicals."""
+        """Whether a short form is a name in a knowledge base without chemicals."""
         assert self.knowledge is not None
         kb = self.knowledge.kb_of(label)
         is_other = kb is not self.knowledge.kb_of(CHEMICAL)

@@ -44,7 +44,7 @@ from spacy_bioel.types import GENE, HUMAN, ORGANISM, Candidate, Link, ScoredSpan
 # not "met".
 _MIN_ANNOTATION_RATE = 0.9
 _EVERYDAY_WORD = "an everyday word, in a text that does not mention genes"
-_MIN_ORGANISM_PROBABILITY = 0.01  # of an organism, so that its genes are compared
+_MIN_ORGANISM_PROBABILITY = 0.01  # genes of less probable organisms are ignored
 
 
 class Genes(EntityRules):

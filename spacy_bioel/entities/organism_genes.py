@@ -38,7 +38,7 @@ _NAMED_LIKE_WORDS = {f"{ORGANISM}{id}" for id in (7227, 6239, 4932, 4896, 7955, 
 _GENE_NAME = re.compile(r"(?<![\w-])[^\W\d_µμ]\w*(?:-\w+)*(?![\w-])")
 _ALLELE = re.compile(r"[Δ∆]$|(?<=^[a-z]{3}\d)-\d{1,3}$|(?<=^[a-z]{3}\d\d)-\d{1,3}$")
 _LONGER_NAME = re.compile(r" (?:of\b|in\b|[A-Z])")  # "Son of sevenless"
-_MIN_ORGANISM_SHARE = 0.5  # of the mentions of organisms, so that common words may be genes
+_MIN_ORGANISM_SHARE = 0.5  # share of organism mentions above which words may be genes
 _MIN_LENGTH, _MIN_LENGTH_OF_LETTERS = 3, 2  # characters: "wg", but not "E3"
 _MAX_FREQUENCY = 1.0  # per million words, of words that are rarely anything but genes
 _LIST = r"(?:,|,? and|,? or|/) ?"
@@ -121,7 +121,7 @@ def _is_named_gene(text: str, start: int, end: int, starts: set[int], ends: set[
 
 
 ORTHOLOG_ORGANISMS = frozenset(f"{ORGANISM}{id}" for id in (9913, 9823, 9031, 9615, 8364, 3702))
-_SCORE = 0.9  # of a symbol that no other organism has
+_SCORE = 0.9  # score of a symbol that no other organism has
 
 
 def orthologs_of(kb: KnowledgeBase, organisms: Collection[str]) -> dict[str, dict[str, str]]:

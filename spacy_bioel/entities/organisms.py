@@ -59,7 +59,7 @@ class WordWeights:
     def of(self, text: str) -> dict[str, float]:
         """Return the evidence of a text's words for each organism."""
         rows = sorted(self.row_of[w] for w in {*LETTERS.findall(text.lower())} if w in self.row_of)
-        weights = self.weights[rows].sum(0) / sqrt(len(rows) + 1)  # of a sentence or an article
+        weights = self.weights[rows].sum(0) / sqrt(len(rows) + 1)  # by length
         return dict(zip(self.organisms, weights.tolist(), strict=True))
 
 

@@ -152,7 +152,7 @@ def organism_table(
     microbes = {id for id in named if is_microbe(kb, id)}
     covered = {name for name in kb.type_names if name.startswith(ORGANISM)}
 
-    cases: dict[tuple[int, str], set[str]] = defaultdict(set)  # of each symbol in a document
+    cases: dict[tuple[int, str], set[str]] = defaultdict(set)  # by document and symbol
     # The number of gene mentions by organism in each document and sentence, with the total under
     # "", and the organisms right before each occurrence of a string in a document.
     counts: dict[object, Counter[str]] = defaultdict(Counter)
@@ -309,7 +309,7 @@ def _species_features(
                 "animal": is_animal,
                 "animal_upper": is_animal and is_upper,
                 "rat": organism == RAT,
-                "length": log1p(len(document.text)),  # of a sentence, a paragraph or an abstract
+                "length": log1p(len(document.text)),  # a sentence or an abstract
                 "organisms": log1p(len(document.counts)),
                 # The document writes this symbol in the other case, too: "KRAS", "Kras".
                 "contrast": (is_upper - is_title)

@@ -30,7 +30,7 @@ from spacy_bioel.types import CHEMICAL, GENE, HUMAN, ScoredSpan
 
 _NAME_OR_WORD = re.compile(r"(?<![\w-])[^\W\d_][\w/-]*+")
 _NUMBER_OR_CAT = re.compile(r"\d{4}|^[Cc]at$|^CAT$")
-MAX_PARTS = 4  # of a name, between hyphens: the time for "a-a-a-..." would grow with its square
+MAX_PARTS = 4  # parts between hyphens: the time for "a-a-a-..." grows with their square
 _NEVER_LABELS = (GENE, "Disease")
 USUAL_NAME = "by the rules for names of genes"  # for explanations
 

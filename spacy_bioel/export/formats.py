@@ -62,7 +62,7 @@ _BIOC_JSON_START = (
     '"version": "1.0", "infons": {}, "documents": [\n'
 )
 
-Write = Callable[[Any], None]  # of a linked text, or another record that a format is for
+Write = Callable[[Any], None]  # writes a linked text, or another record of a format
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +280,7 @@ WITH_FAILURES = WITH_XREFS | {".parquet"}
 
 
 def suffixes() -> tuple[str, ...]:
-    """Return the suffixes of all formats, with those of plugins."""
+    """Return the suffixes of all formats, including formats of plugins."""
     return *SUFFIXES, *all_names(FORMATS)
 
 

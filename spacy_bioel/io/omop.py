@@ -25,7 +25,7 @@ _ATHENA_FILES = ("CONCEPT", "CONCEPT_RELATIONSHIP", "CONCEPT_SYNONYM")
 _CODES = ("concept_id", "vocabulary_id", "concept_code")
 _ENGLISH = frozenset(("4180186", "4093769", "0"))  # now, formerly, and no language
 _MAX_ID_DIGITS = 18
-# Relations whose names are close to those of relations that are read.
+# Relations that are not read, although their names resemble relations that are.
 _OTHER_RELATIONS = ("Concept replaces", "Maps to unit", "Maps to value")
 
 
@@ -101,7 +101,7 @@ def _to_curie(vocabulary: str, code: str) -> str:
 
 
 def _rows(path: Path, *columns: str) -> Iterator[list[Any]]:
-    """Stream the cells of some columns; those of concept ids are numbers."""
+    """Stream the cells of some columns; concept ids are numbers."""
     rows = split_rows(numbered_lines(path, ends=True), "\t", quoted=False)
     header = [name.lower() for name in header_of(next(rows, (None, [], ""))[1])]
     at = [i for (i,) in column_indices(path, {c: c for c in columns}, header).values()]

@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
     path: StrPath
     line: int = 0
-    sheet: str = ""  # of a workbook, if several are read
+    sheet: str = ""  # name in the workbook, if several sheets are read
 
     def __str__(self) -> str:
         unit = "row" if str(self.path).endswith(WORKBOOKS) else "line"
@@ -389,7 +389,7 @@ def iter_xml(path: StrPath, tag: str) -> Iterator[Element]:
 
 
 WORKBOOKS = (".xlsx", ".xlsm")
-_MAX_ROWS = 1 << 20  # of a sheet in Excel
+_MAX_ROWS = 1 << 20  # Excel's limit for a sheet
 # Types of cells in openpyxl, whose text may not be what was typed.
 _CHANGED = {
     "b": "a truth value",

@@ -256,7 +256,7 @@ def read_header_table(
 
 
 def table_suffix(path: StrPath) -> str:
-    """Return the suffix of a file in lower case, without that of a compressed file."""
+    """Return the suffix of a file in lower case, without the suffix of compression."""
     suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     return next((suffix for suffix in reversed(suffixes) if suffix not in (".gz", ".zst")), "")
 

@@ -100,7 +100,7 @@ class Drafts:
 
     current: dict[str, Draft] = field(default_factory=dict)  # concepts by id
     retired: dict[str, str] = field(default_factory=dict)  # replacement of each retired id
-    sources: list[str] = field(default_factory=list)  # of the build, then of later additions
+    sources: list[str] = field(default_factory=list)  # sources of the build, then later additions
     # Ids that were retired without a replacement, and the ids to consider instead. They are stored
     # in the description: only people read them, so they do not change the fingerprint.
     withdrawn: dict[str, list[str]] = field(default_factory=dict)

@@ -119,7 +119,7 @@ def entries_of(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
 UNSEALED = "0" * 32  # placeholder for a header's own checksum
 # In bytes. The checksums of small arrays are compared on opening, of medium arrays on first use.
 SMALL, MEDIUM = 1 << 18, 1 << 25
-HEADER_START = b'{"__metadata__":{"bioel":'  # of all files from `serialized`, after eight bytes
+HEADER_START = b'{"__metadata__":{"bioel":'  # all files from `serialized` have it after eight bytes
 _MAX_HEADER = 100_000_000  # bytes, as in the library safetensors
 _DTYPE_CODES = {
     "bool": "BOOL", "int8": "I8", "uint8": "U8", "uint16": "U16", "int32": "I32", "uint32": "U32",

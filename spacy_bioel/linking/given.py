@@ -1,4 +1,4 @@
-"""Link mentions that are given, such as those of an annotated corpus."""
+"""Link mentions that are given, for example by an annotated corpus."""
 
 from __future__ import annotations
 

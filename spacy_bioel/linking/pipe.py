@@ -247,7 +247,7 @@ class Linker(StoredPipe[LinkerSettings]):
     def _take(self, kb: KnowledgeBase, setting: KbSetting) -> None:
         """Link against an open knowledge base; `setting` assigns labels to its parts."""
         with self._lock:
-            self.pipeline.forget_order()  # the labels may no longer match those of the other pipes
+            self.pipeline.forget_order()  # other pipes may have other labels now
             # Bundled KBs are saved by name, because their cache path differs between machines.
             folders = [bundled.place_of(part) for part in parts_of(kb)]
             self.cfg["kb"] = setting_of(kb, folders, before=setting)

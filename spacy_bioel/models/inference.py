@@ -170,7 +170,7 @@ def _linear_shapes(name: str, width_out: int, width_in: int) -> Shapes:
     return {f"{name}.weight": (width_out, width_in), f"{name}.bias": (width_out,)}
 
 
-START_BIAS = -4.0  # of a new label, because almost no spans are mentions
+START_BIAS = -4.0  # bias of a new label: almost no spans are mentions
 
 
 def detector_shapes(

@@ -31,7 +31,7 @@ from spacy_bioel.types import Link, Mention
 ScoreDict = dict[str, Any]
 Scorer = Callable[..., ScoreDict]
 GoldAndLinks = tuple[list[Mention], list[Link]]
-MAX_UNKNOWN_SHARE = 0.2  # of the mentions found, with labels that no gold mention has
+MAX_UNKNOWN_SHARE = 0.2  # share of found mentions whose label no gold mention has
 _PRINTED = "sc"  # the span group whose scores `spacy evaluate` prints
 
 

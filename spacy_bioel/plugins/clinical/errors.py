@@ -1,4 +1,4 @@
-"""Messages of clinical notes, besides those of the engine."""
+"""Messages that only clinical notes use."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ class _Reader:
             if before.end - before.start >= self.min_full_length
             and not (line.after_blank or line.start in self.is_border)
         ]
-        # Lines in a list begin with a capital, those of prose seldom.
+        # Lines of a list begin with a capital; lines of prose seldom do.
         self.is_wrapped = len(below) > 1 and 2 * sum(map(str.isupper, below)) <= len(below)
         self.root = Node("note", 0, len(text))
         self.open = [_Open(self.root, -1, -1)]

@@ -20,7 +20,7 @@ _HAVING = (
     "document",
     "prov",
 )
-_NEW = ("personal", "presented", "presents", "presenting", "admitted")  # of the patient
+_NEW = ("personal", "presented", "presents", "presenting", "admitted")  # about the patient
 _WEAK_KIN = frozenset("relative relatives parent child children twin twins family".split())
 _QUALIFIERS = frozenset("both neither no maternal paternal degree first affected".split())
 _OF_KIN = frozenset(

@@ -1,4 +1,4 @@
-"""Messages of the contextual models, besides those of the engine."""
+"""Messages that only the contextual models use."""
 
 from __future__ import annotations
 

@@ -44,10 +44,10 @@ _N_SEARCHED = 6  # names that are similar to a name
 _MIN_LETTERS = 5  # in a word that may have a typing error; shorter words are other words
 _LOW = 0.7  # likeness of a short form or an irregular plural, at most
 _MAX_ERRORS = 2  # words of a name with a typing error
-_MIN_RATIO = 1000.0  # of the frequencies of a word and of its spelling with two letters swapped
+_MIN_RATIO = 1000.0  # how much more frequent a word is than with two letters swapped
 _NOT_NAMES = LINKING_WORDS | PREPOSITIONS | {"as", "a", "and", "or", "not", "no", "it", "all"}
 _N_SAMPLED = 5000  # ids that show the forms of a vocabulary's ids
-_MIN_SHARE = 0.1  # of a knowledge base, for its ids with a prefix to be complete
+_MIN_SHARE = 0.1  # a prefix with a smaller share of the ids is incomplete
 _N_SIMILAR = 16  # names that are read to find out whether a word is one of theirs
 _PREFIX = re.compile("[^:]*:|[^:_]*_|[A-Za-z]*")
 _KbSetting = KnowledgeBase | str | Path
@@ -61,7 +61,7 @@ class _Vocabulary(NamedTuple):
     kb: KnowledgeBase
     prefix: str
     is_complete: bool  # else the ids are imports or bundled, and a missing id may exist
-    forms: frozenset[str]  # of ids, such as "HP:0000000"; "P:#" for numbers of any length
+    forms: frozenset[str]  # patterns of ids, such as "HP:0000000"; "P:#": any number of digits
 
 
 def _why_missing(kb: KnowledgeBase, id: str) -> str:

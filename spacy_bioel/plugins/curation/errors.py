@@ -1,4 +1,4 @@
-"""Messages of curation, besides those of the engine."""
+"""Messages that only curation uses."""
 
 from __future__ import annotations
 

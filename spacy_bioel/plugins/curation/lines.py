@@ -44,8 +44,8 @@ _MAX_WORDS = 12  # words before or after an id that may be its name
 # The last character of a line and the first of the next, within a sentence.
 _CONTINUES = re.compile(r"[\w,;][a-z\d]|\w[(\[]")
 _N_PARTS, _N_LINES_NEAR = 20, 12
-_MAX_INDENT = 4  # of the second line of a name
-_N_ITEMS = 4  # of a list, at each end
+_MAX_INDENT = 4  # spaces before the second line of a name
+_N_ITEMS = 4  # items that are read at each end of a list
 _N_NEAR = 6  # texts of a line before and after an id
 _PART_SEPARATOR = re.compile(
     r"\t|\||(?<!\[)\^|</?[A-Za-z][\w:-]*|/?>|[\"“”{}]|(?<![\w'])'|'(?![\w'])|\s&\s|(?<=\S)\s{2,}(?=\S)"
@@ -269,7 +269,7 @@ def line_records(lines: Iterable[Cell], ids: re.Pattern[str]) -> Iterator[IdReco
         entries = list[Entry]()
         in_sentence = _sentence_pairs(line.cell, split[number - 1].cell if number else None, ids)
         by_id = {pair.id: pair for pair in in_sentence}
-        end = -1  # of the id before
+        end = -1  # end of the id before
         for index, (id, is_id) in enumerate(line.parts):
             if is_id:
                 pair = by_id.get(id, Pair(id))

@@ -23,9 +23,9 @@ NamePlace = tuple[str, int, str]  # as seen from an id: ("before", 1, "whole"), 
 SENTENCE = ("sentence", 0, "")  # the words around an id
 N_RECORDS = 4000  # that are compared at a time
 MAX_NAME_LENGTH = 200
-_MARKED = 0.6  # the worth of a place that a record marks as that of the name
-_MIN_SCORE = 0.5  # of a place: the mean value of its texts, less its cost
-_MIN_RECORDS = 3  # of a layout in which no name agrees with its id
+_MARKED = 0.6  # the value of a place that a record marks as its name
+_MIN_SCORE = 0.5  # lowest score of a place: the mean value of its texts, less its cost
+_MIN_RECORDS = 3  # fewer records are no layout if no name agrees with its id
 _N_LIKE = 100  # ids that show which vocabularies are mixed
 _N_RIVALS = 60  # places that are compared for having the same texts
 _COST = {"before": 0.0, "after": 0.01, "cell": 0.0, "sentence": 0.02, "key": 0.02}
@@ -196,7 +196,7 @@ class NamePlaces:
         return joint
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield the ids with their names. A name that agrees with one id is not that of another."""
+        """Yield the ids with their names. A name that agrees with one id belongs to no other."""
         names: list[tuple[NamePlace | None, Cell | None]] = []
         owners: dict[Cell, set[str]] = defaultdict(set)
         for layout, entries in self._records:

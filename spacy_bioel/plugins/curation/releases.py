@@ -187,7 +187,7 @@ def _id_fields(
             read.append(line)
             yield place, line
 
-    columns: Container[int] | None = None  # of ids; empty: any may have ids
+    columns: Container[int] | None = None  # columns of ids; empty: any column may have ids
     rows = table.split_rows(recorded_lines(), table.separator_of(path), quoted=format == "csv")
     for place, row, record in rows:
         if columns is None and not row[0].startswith("#"):

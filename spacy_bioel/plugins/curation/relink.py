@@ -184,7 +184,7 @@ def _described_names(side: CandidateGenerator) -> dict[str, object]:
     xrefs = kb.xrefs_of_all(concepts)  # they show which concepts with the same name are the same
     bags, names = side.dictionary.bags_of_words, [*kb.names, ""]
     later = np.delete(np.arange(len(bags.rows)), bags.offsets[:-1])
-    preferred = np.full(len(names), -1)  # of the names with the same words
+    preferred = np.full(len(names), -1)  # preferred row of the names with the same words
     preferred[bags.rows[later]] = bags.rows[later - 1]
     rows = zip(kb.is_added.tolist(), pairwise(starts.tolist()), preferred.tolist(), strict=False)
     return {

@@ -26,7 +26,7 @@ from spacy_bioel.plugins.curation.pairs import Cell, Pair
 from spacy_bioel.text.normalize import unescape_formula
 
 Lines = Iterable[tuple[Place, str]]
-IdColumns = Mapping[int, tuple[int, str]]  # of ids, with the columns of their names and prefixes
+IdColumns = Mapping[int, tuple[int, str]]  # id column -> the columns of names and prefixes
 
 _ID_HEADER = re.compile(
     r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:ids?|curies?|codes?|identifiers?|accessions?|meaning)"

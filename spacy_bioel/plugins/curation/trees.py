@@ -33,7 +33,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.?)*(?P<end>"?)|[{}\[\]:,]|[^\s{}\[\]:,"]+', 
 _SCALAR = re.compile(r"true|false|null|~|[.]?nan|[+-]?[.]?inf(?:inity)?|[+-]?\d[\d.e_+-]*", re.I)
 _MAX_STRING = 1 << 24  # characters of a string that is read in pieces
 _MAX_LEVELS = 100
-_N_FIELDS = 30  # of the object around an object
+_N_FIELDS = 30  # fields that are read in the object around an object
 _NOTHING = Cell("", at=-1)
 _BRACKET_OF_EVENT = {
     "MappingStart": "{",
@@ -188,7 +188,7 @@ def _records_of(objects: Sequence[_Object], ids: re.Pattern[str]) -> Iterator[Id
     for kind, table in tables.items():
         keys = list(dict.fromkeys(key.text for found in table for key in found.keys))
         columns = name_columns(tuple(keys))
-        layout = "map" if len(table) == 1 and not columns else kind  # of names to ids
+        layout = "map" if len(table) == 1 and not columns else kind  # names are keys
         for found in table:
             records[id(found)] = list(_read_object(found, keys, layout, columns, ids))
     for found in objects:

@@ -53,7 +53,7 @@ def reliability(
     canonical: Callable[[str], str] = str,
     on_gold_borders: bool = False,
 ) -> Reliability:
-    """Compare the scores of first candidates with their accuracy, including those of NIL links.
+    """Compare the scores of first candidates, also of NIL links, with their accuracy.
 
     A first candidate is right if a gold mention with the same offsets has this id and no other.
     Predictions with several ids, or without candidates, are left out.

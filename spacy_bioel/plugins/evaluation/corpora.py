@@ -16,7 +16,7 @@ from spacy_bioel.cli.kb_show import open_kb_argument
 
 @dataclass(frozen=True)
 class GoldOptions(console.GoldPlace):
-    """Options for gold documents, whose labels and ids are mapped to those of a pipeline."""
+    """Options for gold documents: how their labels and ids map to a pipeline's."""
 
     format: console.Format = None
     prefix: Annotated[

@@ -97,7 +97,7 @@ def _count_mentions(summary: CorpusSummary, text: AnnotatedText, nlp: Language) 
         summary.strings[m.label].add(normalize_name(text.text[m.start : m.end]))
         if not m.ids:
             summary.count(_WITHOUT_ID, place)
-        if m.start < end:  # of the mentions before it
+        if m.start < end:  # an earlier mention ends later
             summary.count(_NESTED if m.end <= end else _CROSSING, place)
         end = max(end, m.end)
         if any(_is_inside_word(text.text, border) for border in (m.start, m.end)):

@@ -1,4 +1,4 @@
-"""Messages of evaluation, besides those of the engine."""
+"""Messages that only evaluation uses."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ STARTS = "starts"  # labels of a pipeline, with those that they started from
 _READER = "spacy-bioel.Corpus.v1"
 _MAX_DOCUMENTS = 200  # in which mentions are looked for, to compare labels
 _MIN_TAUGHT = 0.02  # lowest probability of a span that is learned from the pipeline itself
-_MIN_OVERLAP = 0.5  # of the tokens of a gold mention and of the mention found there
+_MIN_OVERLAP = 0.5  # share of tokens that a gold mention and a found one have in common
 # Names of labels in corpora, as `_meaning` writes them.
 _SAME_MEANINGS = {
     "chemical": {"drug", "simplechemical", "chemicalentity", "compound", "medication"},

@@ -1,4 +1,4 @@
-"""Messages of the service, besides those of the engine."""
+"""Messages that only the service uses."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ class Service:
         return pipeline
 
     def _end_all(self, error: Exception) -> None:
-        """End all requests with an error, which is that of loading unless the service is closed."""
+        """End all requests with the error of loading, or because the service is closed."""
         with self._changed:
             if not self._closed:
                 self.failure = error

@@ -1,4 +1,4 @@
-"""Messages of Spark, besides those of the engine."""
+"""Messages that only Spark uses."""
 
 from __future__ import annotations
 
