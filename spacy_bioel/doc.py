@@ -229,7 +229,7 @@ def forget_names(doc: Doc, spans_key: str) -> None:
 
 
 def _attrs_with_scores(group: SpanGroup, keys: Sequence[tuple[int, int, str]]) -> dict[str, Any]:
-    """Return a group's attributes for other spans; those that it lacks get a score of 1."""
+    """Return a group's attributes for other spans; spans that the group lacks score 1."""
     attrs = dict(group.attrs)
     if len(scores := attrs.pop("scores", ())) == len(group):
         score_of = dict(zip(map(_span_key, group), scores, strict=True))

@@ -35,7 +35,7 @@ _GENE_TO_ORGANISM = re.compile(
 )
 _CASED_WORD = re.compile(r"(?<![\w-])[A-Za-z][a-z]{1,20}(?![\w-])")  # "rams", but not "RAM"
 _WORD = re.compile(r"\w+")
-OTHER = "other"  # organisms whose words are too rare to weigh
+OTHER = "other"  # organisms with too few texts to fit weights
 LETTERS = re.compile(r"[a-z]{2,}")
 _MAX_ORGANISMS = 50
 _ANYWHERE = 1 << 40  # longer than any document, in characters

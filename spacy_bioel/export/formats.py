@@ -223,7 +223,7 @@ def writing_brat(folder: Path) -> Iterator[Write]:
 
 
 def new_folder(folder: Path) -> AbstractContextManager[Path]:
-    """Create a folder for the files of documents. RAISES BioelError: [B341] if it is not empty."""
+    """Create a folder for document files. RAISES BioelError: [B341] if it is not empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BioelError(Errors.B341.format(path=folder))
     return replacing_folder(folder)

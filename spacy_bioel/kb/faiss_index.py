@@ -169,7 +169,7 @@ def _misspelled_names(names: StringColumn) -> list[str]:
 
 
 def _choose_steps(approximate: FaissIndex, queries: FloatArray) -> Steps:
-    """Return the numbers of lists to probe, each with the cosine at which a query stops."""
+    """Return how many lists to probe at each step, and the cosine at which a query stops."""
     # Probing more lists than the index has makes faiss return arbitrary rows.
     *numbers, largest = sorted({min(n_probe, approximate.index.nlist) for n_probe in _N_PROBE})
     _, nearest = replace(approximate, steps=[[largest, _ANY_COSINE]]).search(queries, 1)
@@ -184,7 +184,7 @@ def _choose_steps(approximate: FaissIndex, queries: FloatArray) -> Steps:
 
 
 def near_enough(best: FloatArray, nearest: FloatArray) -> float:
-    """Return the cosine above which a search in few lists has found the nearest name.
+    """Return the cosine above which probing only a few lists finds the nearest name.
 
     best, nearest (FloatArray): Cosines of the best results in few lists and in all lists.
     RETURNS (float): Threshold, with at most `_MAX_MISSED` exceptions; -1 if the search missed at

@@ -331,7 +331,7 @@ class KnowledgeBase:
 
     @classmethod
     def open(cls, path: str | Path) -> KnowledgeBase:
-        """Map a folder written by `build_kb`, which takes milliseconds at any size.
+        """Memory-map a folder that `build_kb` wrote. This takes milliseconds at any size.
 
         Later changes to the folder do not affect an open knowledge base or its vectors.
 

@@ -133,7 +133,7 @@ def has_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> bool:
 
 
 def are_outdated(kb: KnowledgeBase, fingerprint: str) -> bool:
-    """Return whether an encoder has vectors, but only for earlier states of the knowledge base.
+    """Return whether all vectors of an encoder are for earlier states of the knowledge base.
 
     Unreadable vectors do not count as outdated.
     """

@@ -18,7 +18,7 @@ from spacy_bioel.plugins.clinical.words import Cue, CueWords
 # Statuses that cues assign to mentions: Context flags, and persons other than the patient.
 FLAGS = ("negated", "uncertain", "historical", "hypothetical")
 PERSONS = ("family", "other")
-UNKNOWN = "unknown"  # status of mentions for which the structure does not decide
+UNKNOWN = "unknown"  # status of mentions that the structure leaves open
 AFFIRMING = "+"  # for cues that end the scope of a negation
 AFFIRMED = ""  # status for answers and signs that do not negate
 # Status for signs that negate only on a line with an affirming sign: "-" also marks list items.
