@@ -119,7 +119,7 @@ def test_a_label_that_only_helped_is_dropped_and_weights_are_mixed(project, monk
         assert mixed[name] == pytest.approx(0.75 * array, abs=step)
     text = config.read_text("utf8")
     assert "threshold = 0.625\ndocument_smoothing = 0.0\nallow_overlap = false\n" in text
-    assert "nil_threshold = 0.3\n" in text  # of the other pipe
+    assert "nil_threshold = 0.4\n" in text  # of the other pipe
 
 
 def mesh() -> list[dict[str, Any]]:
