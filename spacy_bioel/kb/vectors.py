@@ -27,7 +27,6 @@ _QUERIES_PER_BLOCK = 256
 _MIN_QUERIES_PER_THREAD = 16
 _ROWS_PER_BLOCK = 1 << 14
 _PRODUCTS_PER_BLOCK = 1 << 18  # products that fit into the processor's cache
-_TRANSPOSED = 1 << 9  # rows whose products are transposed in the cache
 _STRIDE = 8  # step of the sample of rows that shows which scores are high
 _SPARE_ROWS = 16  # rows found, per row wanted, before the best are selected
 _SPARE = 32  # additional candidates for the exact scores, since the first scores use only 8 bits
@@ -137,15 +136,14 @@ def _nearest(
     codes, scales = vectors.codes, vectors.scales
     # Rows score at least as high as the last of the best rows in a sample.
     sample = np.empty((len(queries), len(codes[::_STRIDE])), np.float32)
-    of_sample = _products(codes[::_STRIDE], scales[::_STRIDE], queries, block_rows=_TRANSPOSED)
-    for start, products in of_sample:
+    size = max(1, min(_ROWS_PER_BLOCK, _PRODUCTS_PER_BLOCK // len(queries)))
+    for start, products in _products(codes[::_STRIDE], scales[::_STRIDE], queries, block_rows=size):
         sample[:, start : start + len(products)] = products.T
     bound = np.full(len(queries), -EXACT_LIMIT - 1, np.float32)
     if sample.shape[1] >= most:
         sample.partition(-most, axis=1)
         bound = sample[:, -most].copy()
     query, row, score = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)
-    size = max(1, min(_ROWS_PER_BLOCK, _PRODUCTS_PER_BLOCK // len(queries)))
     for start, products in _products(codes, scales, queries, block_rows=size):
         found = np.flatnonzero(products >= bound)
         new_row, new_query = np.divmod(found, len(queries))
