@@ -194,10 +194,11 @@ def is_tied(candidates: Sequence[Candidate]) -> bool:
     """Return whether the two best candidates have the same score.
 
     Concepts of different vocabularies that share a name ("glaucoma" in HPO and MONDO) do not
-    compete.
+    compete, nor do two with equal scores above 0.5, which come from different knowledge bases.
     """
     two = candidates[:2]
-    return len(two) == 2 and len({(c.score, c.id.rpartition(":")[0]) for c in two}) == 1
+    is_equal = len({(c.score, c.id.rpartition(":")[0]) for c in two}) == 1
+    return len(two) == 2 and is_equal and two[0].score <= 0.5
 
 
 @dataclass(frozen=True)

@@ -285,13 +285,15 @@ class CandidateGenerator:
     # Strings.
 
     def candidate_table(
-        self, queries: Sequence[str], *, exhaustive: bool = False
+        self, queries: Sequence[str], *, also_names: Sequence[str] = ()
     ) -> CandidateTable:
         """Return the candidates for distinct normalised strings, with all their evidence.
 
-        exhaustive (bool): Search for names of the knowledge base, too.
+        also_names (Sequence[str]): The searches, "ngram" or "dense", to run for names, too.
         """
         state = self.state
+        if state.rescorer is not None:  # contextual models choose between more candidates
+            also_names = [*also_names, "dense"]
         return candidate_table(
             list(map(self._corrected, queries)),
             self.kb,
@@ -301,8 +303,7 @@ class CandidateGenerator:
             ngram_search=self.ngram_search,
             k=SEARCHED,
             evidence=state.settings.evidence.names,
-            # Contextual models choose between more candidates.
-            exhaustive=exhaustive or state.rescorer is not None,
+            also_names=also_names,
         )
 
     def _search_dense(
@@ -379,7 +380,7 @@ class CandidateGenerator:
         )
 
     def _rank(
-        self, wanted: Sequence[LabelledString], *, exhaustive: bool = False
+        self, wanted: Sequence[LabelledString], *, also_names: Sequence[str] = ()
     ) -> dict[LabelledString, tuple[Candidate, ...]]:
         ranked: dict[LabelledString, tuple[Candidate, ...]] = dict.fromkeys(wanted, ())
         types = {label: self.types_of(label) for label in {label for _, label in wanted}}
@@ -387,7 +388,7 @@ class CandidateGenerator:
         numbers = {query: i for i, query in enumerate(dict.fromkeys(query for query, _ in pairs))}
         if not numbers:
             return ranked
-        table = self.candidate_table(list(numbers), exhaustive=exhaustive)
+        table = self.candidate_table(list(numbers), also_names=also_names)
         # The rows of a string with several labels are repeated for each label.
         first = np.searchsorted(table.query, np.arange(len(numbers) + 1))
         queries = np.array([numbers[query] for query, _ in pairs])
@@ -409,8 +410,9 @@ class CandidateGenerator:
         candidates = candidates_of(len(pairs), self.kb.fingerprint, *columns)
         ranked |= dict(zip(pairs, candidates, strict=True))
         # Names were not searched, also if their label excludes all concepts with this name.
-        excluded = [pair for pair in pairs if not (exhaustive or ranked[pair])]
-        return ranked | self._rank(excluded, exhaustive=True) if excluded else ranked
+        excluded = [pair for pair in pairs if not (also_names or ranked[pair])]
+        more = self._rank(excluded, also_names=("ngram", "dense")) if excluded else {}
+        return ranked | more
 
 
 @cache

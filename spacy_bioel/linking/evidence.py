@@ -189,7 +189,7 @@ def candidate_table(
     ngram_search: NgramSearch,
     k: int,
     evidence: Container[str] = EVIDENCE,
-    exhaustive: bool = False,
+    also_names: Container[str] = (),
 ) -> CandidateTable:
     """Collect the candidates of each query from all sources.
 
@@ -199,7 +199,7 @@ def candidate_table(
     ngram_search (NgramSearch): Searches the names of the knowledge base.
     k (int): Number of names that the n-gram search returns.
     evidence (Container[str]): The members of EVIDENCE to use.
-    exhaustive (bool): Search for names of the knowledge base, too.
+    also_names (Container[str]): The searches, "ngram" or "dense", to run for names, too.
     """
     if "alias_table" not in evidence:
         alias_table = AliasTable()
@@ -210,11 +210,13 @@ def candidate_table(
     # Single letters are not searched: "c" in "c/o" is not a misspelt "CS". Neither are names of the
     # knowledge base, because the searches are slow, and what they find beside a name hardly ever
     # scores higher; the n-gram search, which is the slowest, also skips strings of the alias table.
-    is_searched = np.array([len(query) > 1 for query in queries], dtype=bool)
-    if "exact" in evidence and not exhaustive:
-        is_searched[proposals[0].query[proposals[0].values["exact"] == 1.0]] = False
-    is_new = is_searched.copy()
+    is_word = np.array([len(query) > 1 for query in queries], dtype=bool)
+    is_name = np.zeros(len(queries), dtype=bool)
+    if "exact" in evidence:
+        is_name[proposals[0].query[proposals[0].values["exact"] == 1.0]] = True
+    is_new = is_word & ~(is_name & ("ngram" not in also_names))
     is_new[in_alias_table.query] = False
+    is_searched = is_word & ~(is_name & ("dense" not in also_names))
     if "ngram" in evidence and is_new.any():
         numbers = np.flatnonzero(is_new)
         strings = [queries[i] for i in numbers.tolist()]
