@@ -186,8 +186,8 @@ class Genes(EntityRules):
             return f'{sentence}"{organisms[organism][0]}" tells the organism of this {type_name}.'
         missing = [w[0] for id, w in organisms.items() if id not in {organism, *kb.type_names}]
         if missing and not link.ids:
-            about = f"{type_name} of {', '.join(missing)} with this name"
-            return f"{sentence}the knowledge base has no {about}."
+            of_these = f"{type_name} of {', '.join(missing)}"
+            return f"{sentence}the knowledge base has no {of_these} with this name."
         which = "this organism" if {*organisms} == {organism} else "none of these"
         return f"{sentence}this {type_name} belongs to {which}."
 
@@ -241,8 +241,8 @@ def long_form_of(doc: Doc, span: Span) -> str:
 
 
 def queries_of_genes(batch: Batch, knowledge: LinkerKnowledge) -> list[Query]:
-    """Return the queries of mentions with the strings that `genes_by_organism` will look up: other
-    spellings, and symbols of genes with these names."""
+    """Add to the queries of mentions what `genes_by_organism` will look up: other spellings and
+    the symbols of genes with these names."""
     queries = list(batch.queries)
     for kb, indices in _genes_by_kb(batch, knowledge).items():
         spellings_of = mention_spellings(batch, indices)

@@ -40,7 +40,7 @@ LETTERS = re.compile(r"[a-z]{2,}")
 _MAX_ORGANISMS = 50
 _ANYWHERE = 1 << 40  # longer than any document, in characters
 _NEAR = 60.0  # characters; nearness falls to a third over this distance
-# The uses of patterns beside an experimental system: "yeast two-hybrid", "nude mice".
+# Uses in patterns.tsv for animals that are only tools: "yeast two-hybrid", "nude mice".
 _TOOLS = ("before a laboratory animal", "after a laboratory animal")
 
 
@@ -192,9 +192,9 @@ def organism_names(text: str) -> list[NamedPlace]:
 
 
 def organism_places(batch: Batch, owners: Iterable[int]) -> dict[int, list[NamedPlace]]:
-    """Return the organisms that documents of a batch name: their mentions, words that imply an
-    organism, and cell lines, which are human unless they are such words. In documents without
-    mentions of organisms, these are found by their names."""
+    """Return the organisms that each document names: mentions, words that imply an organism, and
+    cell lines, which are human unless they are such words. If no mention is an organism, the names
+    of organisms are looked up in the text."""
     texts = {owner: text_of(batch.docs[owner]) for owner in owners}
     places: dict[int, list[NamedPlace]] = {owner: [] for owner in texts}
     cells: dict[int, list[NamedPlace]] = {owner: [] for owner in texts}
@@ -211,7 +211,7 @@ def organism_places(batch: Batch, owners: Iterable[int]) -> dict[int, list[Named
         found = places[owner] or organism_names(text)
         found = [p for p in found if not any(find_words(use, text, *p[:2]) for use in _TOOLS)]
         words = [place for place in organism_words(text) if place[2]]
-        # "flies" are fruit flies, also where they are linked.
+        # "flies" means fruit flies, even where the mention is linked to another organism.
         read = {offset for start, end, _ in words for offset in range(start, end)}
         found = [place for place in found if read.isdisjoint(range(*place[:2]))]
         places[owner] = [*found, *words, *cells[owner]]

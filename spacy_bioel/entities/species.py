@@ -150,7 +150,7 @@ def organism_table(
     }
     named = {id for document in documents.values() for id in document.counts}
     microbes = {id for id in named if is_microbe(kb, id)}
-    covered = {name for name in kb.type_names if name.startswith(ORGANISM)}
+    covered = {*kb.type_names}  # with the organisms of its genes
 
     cases: dict[tuple[int, str], set[str]] = defaultdict(set)  # by document and symbol
     # The number of gene mentions by organism in each document and sentence, with the total under
@@ -243,10 +243,7 @@ def _species_features(
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """Yield each organism that a mention may belong to, with its features by name."""
     text, is_counted, start = mention.text, mention.is_counted, mention.whole.start_char
-    before, last = (
-        document.last_before(start, within=_MAX_RIGHT_BEFORE),
-        document.last_before(start),
-    )
+    before = document.last_before(start, within=_MAX_RIGHT_BEFORE)
     after = document.right_after(mention.whole.end_char)
     is_symbol = " " not in text and len(text) > 1
     is_title = is_symbol and text[0].isupper() and text[1:].islower()  # "Tp53"
@@ -280,7 +277,7 @@ def _species_features(
                 "often": log1p(n),  # how often it is mentioned
                 "heading": organism in document.in_title,
                 "before": organism == before,  # right before the mention: "mouse Brca1"
-                "last": organism == last,  # the last organism before the mention
+                "last": organism == document.last_before(start),  # before the mention
                 "behind": organism == after,  # right after the mention: "Brca1 in mice"
                 "sentence": earlier,  # in the same sentence, before the mention
                 "after": later,  # in the same sentence, after the mention

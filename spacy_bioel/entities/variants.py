@@ -26,7 +26,7 @@ from spacy_bioel.types import DBSNP, GENE, VARIANT, Candidate, Link, ScoredSpan,
 _GRAMMAR_PROBABILITY = 0.99  # for mentions found by the grammar
 # Explanations, keyed by where the dbSNP number came from.
 _EXPLANATIONS = {
-    VARIANT: "NIL: neither the text nor a knowledge base has the dbSNP number (rs...) of it.",
+    f"NIL {VARIANT}": "NIL: neither the text nor a knowledge base has its dbSNP number (rs...).",
     "text": "Linked: the text has its dbSNP number.",
     "table": "Linked: the knowledge base has the dbSNP number of this change in its gene.",
 }
@@ -110,7 +110,7 @@ class Variants(EntityRules):
         return facts
 
     def explain(self, batch: Batch) -> list[str]:
-        keys = (k.candidates[0].evidence if k.candidates else k.label for k in batch.links)
+        keys = (k.candidates[0].evidence if k.candidates else "NIL " + k.label for k in batch.links)
         return [_EXPLANATIONS.get(key, "") for key in keys]
 
 

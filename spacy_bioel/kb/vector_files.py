@@ -46,7 +46,7 @@ _SCHEMA = {
     "scales": "float32 n",
     "digests": "uint64 n halves",  # digests of the normalised names
 }
-# Columns of files from before numkong, which are no longer read.
+# Columns that earlier versions wrote. They are checked, but not used.
 _COARSE_SCHEMA = {"coarse": "int8 n width", "projection": "float32 dim width"}
 _ANN_SCHEMA = {"ann": "uint8 bytes"}  # see `kb.faiss_index`
 
