@@ -2,7 +2,7 @@
 
 Each file is a flat array of bytes, mapped from a folder or in memory; all other modules treat both
 alike. Opening checks the header and the checksums of small arrays, which takes milliseconds at any
-size. Larger arrays are checked once, when they are first used: their checksums up to 32 MB, else
+size. Larger arrays are checked once, when they are first used: their checksums up to 16 MB, else
 only that their values are in range. `TensorFile.verify` compares all checksums.
 """
 
@@ -118,7 +118,7 @@ def entries_of(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
 
 UNSEALED = "0" * 32  # placeholder for a header's own checksum
 # In bytes. The checksums of small arrays are compared on opening, of medium arrays on first use.
-SMALL, MEDIUM = 1 << 18, 1 << 25
+SMALL, MEDIUM = 1 << 18, 1 << 24
 HEADER_START = b'{"__metadata__":{"bioel":'  # all files from `serialized` have it after eight bytes
 _MAX_HEADER = 100_000_000  # bytes, as in the library safetensors
 _DTYPE_CODES = {

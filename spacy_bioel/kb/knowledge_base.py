@@ -60,7 +60,7 @@ class StringColumn:
     """Strings in one block of newline-terminated UTF-8, with the offsets of all lines.
 
     RAISES BioelError: [B211] if the first or last offset is wrong. Reading also raises it, if a
-        string is not UTF-8 or, up to 32 MB, not one line, and [B024] if the column is damaged.
+        string is not UTF-8 or, up to 16 MB, not one line, and [B024] if the column is damaged.
     """
 
     def __init__(self, blob: KbColumn, offsets: KbColumn) -> None:

@@ -92,7 +92,7 @@ class StoredVectors:
         """Mapped columns.
 
         RAISES BioelError: [B033] missing or foreign column, or a scale that is negative or not
-            finite; [B024] damaged column of up to 32 MB.
+            finite; [B024] damaged column of up to 16 MB.
         """
         schema = _SCHEMA | (_COARSE_SCHEMA if self.about.get("coarse") else {})
         schema |= _ANN_SCHEMA if self.about["ann"] else {}

@@ -27,6 +27,7 @@ _QUERIES_PER_BLOCK = 256
 _MIN_QUERIES_PER_THREAD = 16
 _ROWS_PER_BLOCK = 1 << 14
 _PRODUCTS_PER_BLOCK = 1 << 18  # products that fit into the processor's cache
+_MIN_COLUMNS = 8  # queries
 _STRIDE = 8  # step of the sample of rows that shows which scores are high
 _SPARE_ROWS = 16  # rows found, per row wanted, before the best are selected
 _SPARE = 32  # additional candidates for the exact scores, since the first scores use only 8 bits
@@ -136,41 +137,44 @@ def _nearest(
     codes, scales = vectors.codes, vectors.scales
     # Rows score at least as high as the last of the best rows in a sample.
     sample = np.empty((len(queries), len(codes[::_STRIDE])), np.float32)
-    size = max(1, min(_ROWS_PER_BLOCK, _PRODUCTS_PER_BLOCK // len(queries)))
-    for start, products in _products(codes[::_STRIDE], scales[::_STRIDE], queries, block_rows=size):
-        sample[:, start : start + len(products)] = products.T
-    bound = np.full(len(queries), -EXACT_LIMIT - 1, np.float32)
+    for start, products in _products(codes[::_STRIDE], scales[::_STRIDE], queries):
+        sample[:, start : start + products.shape[1]] = products
+    bound = np.full((len(queries), 1), -EXACT_LIMIT - 1, np.float32)
     if sample.shape[1] >= most:
         sample.partition(-most, axis=1)
-        bound = sample[:, -most].copy()
+        bound = sample[:, [-most]]
     query, row, score = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)
-    for start, products in _products(codes, scales, queries, block_rows=size):
-        found = np.flatnonzero(products >= bound)
-        new_row, new_query = np.divmod(found, len(queries))
+    for start, products in _products(codes, scales, queries):
+        order = "C" if products.flags.c_contiguous else "F"
+        found = np.flatnonzero((products >= bound).ravel(order))
+        new_query, new_row = np.unravel_index(found, products.shape, order)
         query, row = np.append(query, new_query), np.append(row, new_row + start)
-        score = np.append(score, products.reshape(-1)[found])
-        if start + size >= len(codes) or len(query) > _SPARE_ROWS * most * len(queries):
+        score = np.append(score, products.ravel(order)[found])
+        if start + products.shape[1] == len(codes) or len(query) > _SPARE_ROWS * most * len(queries):
             order = np.lexsort((-score, query))  # stable, so the lower row wins ties
             place = np.arange(len(order)) - np.searchsorted(query[order], query[order])
             full = order[place == most - 1]  # the last row that is kept; later rows lose ties
-            bound[query[full]] = np.nextafter(score[full], np.float32(np.inf))
+            bound[query[full], 0] = np.nextafter(score[full], np.float32(np.inf))
             order = order[place < most]
             query, row, score = query[order], row[order], score[order]
     return query, row
 
 
 def _products(
-    codes: NDArray[np.int8], scales: FloatArray, queries: FloatArray, *, block_rows: int
+    codes: NDArray[np.int8], scales: FloatArray, queries: FloatArray
 ) -> Iterator[tuple[int, FloatArray]]:
-    """Multiply vectors by queries of whole numbers, shape (n_queries, dim), block by block.
+    """Multiply queries of whole numbers, shape (n_queries, dim), by vectors, block by block.
 
-    YIELDS (tuple): First row of a block, and its products.
+    YIELDS (tuple): First row of a block, and its products, shape (n_queries, n_rows).
     """
     matrix = packed(queries)
+    block_rows = max(1, min(_ROWS_PER_BLOCK, _PRODUCTS_PER_BLOCK // len(queries)))
     for start in range(0, len(codes), block_rows):
-        products = whole_products(codes[start : start + block_rows], matrix)
-        products = products.astype(np.float32, copy=False)
-        products *= scales[start : start + len(products), None]
+        by_row = whole_products(codes[start : start + block_rows], matrix)
+        # NumPy is slow where rows are short: few queries have a row each, many have a column each.
+        order = "C" if len(queries) < _MIN_COLUMNS else "F"
+        products = by_row.T.astype(np.float32, order)
+        products *= scales[start : start + len(by_row)]
         yield start, products
 
 

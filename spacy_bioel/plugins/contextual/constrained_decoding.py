@@ -179,7 +179,7 @@ def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
     """Memory-map the trie built from the same word pieces, which takes milliseconds at any size.
 
     RAISES BioelError: [B281] if there is no readable trie of the current names, [B033] missing or
-        foreign array, [B024] damaged array of up to 32 MB.
+        foreign array, [B024] damaged array of up to 16 MB.
     """
     for path, raw in reversed(kb.files().items()):
         if path.startswith(f"tries/{fingerprint}.") and kb_of(raw) == kb.fingerprint:
