@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,12 +146,13 @@ def _nearest(
         bound = sample[:, [-most]]
     query, row, score = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)
     for start, products in _products(codes, scales, queries):
-        order = "C" if products.flags.c_contiguous else "F"
-        found = np.flatnonzero((products >= bound).ravel(order))
-        new_query, new_row = np.unravel_index(found, products.shape, order)
+        layout = _layout(queries)
+        found = np.flatnonzero((products >= bound).ravel(layout))
+        new_query, new_row = np.unravel_index(found, products.shape, layout)
         query, row = np.append(query, new_query), np.append(row, new_row + start)
-        score = np.append(score, products.ravel(order)[found])
-        if start + products.shape[1] == len(codes) or len(query) > _SPARE_ROWS * most * len(queries):
+        score = np.append(score, products.ravel(layout)[found])
+        is_last = start + products.shape[1] == len(codes)
+        if is_last or len(query) > _SPARE_ROWS * most * len(queries):
             order = np.lexsort((-score, query))  # stable, so the lower row wins ties
             place = np.arange(len(order)) - np.searchsorted(query[order], query[order])
             full = order[place == most - 1]  # the last row that is kept; later rows lose ties
@@ -171,11 +173,14 @@ def _products(
     block_rows = max(1, min(_ROWS_PER_BLOCK, _PRODUCTS_PER_BLOCK // len(queries)))
     for start in range(0, len(codes), block_rows):
         by_row = whole_products(codes[start : start + block_rows], matrix)
-        # NumPy is slow where rows are short: few queries have a row each, many have a column each.
-        order = "C" if len(queries) < _MIN_COLUMNS else "F"
-        products = by_row.T.astype(np.float32, order)
+        products = by_row.T.astype(np.float32, _layout(queries))
         products *= scales[start : start + len(by_row)]
         yield start, products
+
+
+def _layout(queries: FloatArray) -> Literal["C", "F"]:
+    """Return the faster order of products in memory: NumPy is slow if they form short rows."""
+    return "C" if len(queries) < _MIN_COLUMNS else "F"
 
 
 def checked_queries(queries: FloatArray, vectors: QuantizedVectors) -> FloatArray:
