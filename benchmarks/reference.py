@@ -207,7 +207,7 @@ def _command(command: Any, path: str) -> str:
             names = ", ".join(f"`{name}`" for name in (*param.opts, *param.secondary_opts))
             kind = "" if param.is_flag else f"`{_value(param)}`"
             options.append([names, kind, _default(param), text])
-    parts = [f"## {path}", cleandoc(command.help or "")]
+    parts = [f"## {path}", _unwrapped(cleandoc(command.help or ""))]
     if arguments:
         parts.append(table(["argument", ""], arguments))
     parts.append(table(["option", "value", "default", ""], options))
@@ -372,7 +372,12 @@ def markdown(doc: str) -> str:
         else:
             in_list = in_list and not line.strip()
             done.append(_inline(line))
-    return "\n".join(done)
+    return _unwrapped("\n".join(done))
+
+
+def _unwrapped(text: str) -> str:
+    """Join the lines of each paragraph and list item, unless they are indented code."""
+    return re.sub(r"(?<=\S)\n {0,3}(?=[^\s*-])", " ", text)
 
 
 def _inline(text: str) -> str:
