@@ -65,17 +65,17 @@ from spacy_bioel.text.normalize import (
 from spacy_bioel.text.sentences import LongForms, broken_words
 from spacy_bioel.types import BoolArray, DoubleArray, IntArray, ScoredSpan
 
-# Differences between a string and a name: none; plural or British spelling; the adjective of a
-# one-word name; word order; words of the same family ("bowing", "bowed"); the last two combined.
+# Differences between a string and a name. SPELLED is a plural or British spelling, ADJECTIVE the
+# adjective of a one-word name, ORDERED another word order, FAMILY a word of the same family
+# ("bowing" for "bowed"), and FAMILY_ORDERED another order of words of the same family.
 EQUAL, SPELLED, ADJECTIVE, ORDERED, FAMILY, FAMILY_ORDERED = range(6)
 _OTHER_MEANING = FAMILY_ORDERED + 1
-_SAMPLE_SIZE = 1000  # concepts sampled to estimate how many are below each
+_SAMPLE_SIZE = 1000  # concepts sampled to estimate the number of descendants of a concept.
 # A concept with fewer descendants than this is never too general: with small knowledge bases, users
 # want mentions of general concepts too.
 _MIN_BELOW_TOO_GENERAL = 100
-_MIN_ADJECTIVE_LENGTH = 6  # min. letters in an adjective whose stem differs from its noun's
-# Probability that a span means the name it matches, for each kind of difference between the two,
-# from EQUAL to FAMILY_ORDERED.
+_MIN_ADJECTIVE_LENGTH = 6  # min. letters in an adjective whose stem differs from its noun's.
+# Probability that a span means the name it matches, by their difference: EQUAL, SPELLED, ...
 PROBABILITIES = np.array([0.95, 0.9, 0.9, 0.85, 0.75, 0.6])
 _DEFAULTS = DictionarySettings()
 _SIGN = re.compile(r"(?<=\w)(?:\+|[-−](?!\w))")  # "CD4+", "CD28-"
@@ -83,13 +83,13 @@ TYPO_FACTOR = 0.9  # applied to the probability once for each misspelled word
 
 
 FormsOf = Callable[[Doc], LongForms]
-# Takes a document and the start and end characters of spans. Returns why each span cannot be a
-# name, or "".
+# Function of a document, and the start and end characters of spans, that returns the reason why
+# each span cannot be a name, or "".
 WhyOther = Callable[[Doc, IntArray, IntArray], Sequence[str]]
 
 
 class NameMatch(NamedTuple):
-    """The name most similar to a string, among all names with the same bag of words.
+    """The name that is most similar to a string, among all names with the same bag of words.
 
     row (int): Row of the name; -1 if the string does not mean any name in the bag.
     difference (int): EQUAL to FAMILY_ORDERED.
@@ -106,7 +106,7 @@ class NameMatch(NamedTuple):
 
 
 class MatchedNames(NamedTuple):
-    """Spans that match names: the name rows, reasons to reject spans (or ""), and probabilities.
+    """Spans that match names, with name rows, reasons to reject a span (or ""), and probabilities.
 
     is_equal (BoolArray): Whether a span is equal to its name.
     """
@@ -145,7 +145,7 @@ class DictionaryLookup:
         forms_of: FormsOf = long_forms,
         why_other: WhyOther | None = None,
     ) -> list[FoundSpans]:
-        """Find the names in each document. The spans have no label, and stand for the names.
+        """Find names in documents, as spans that have no label but record the name to look up.
 
         Names overlap only in coordinations or, with the `nested` option, if one contains the other.
 
@@ -197,7 +197,7 @@ class DictionaryLookup:
         return word if stem in self._stems and stem_of(corrected) != stem else corrected
 
     def _match(self, words: WordTable, matches: SpanMatches) -> MatchedNames:
-        """Return the spans that match a name, including those with a reason to reject them."""
+        """Return the spans that match a name, with the reasons to reject some of these spans."""
         names = [
             min((self._match_string(string, bag) for string in strings), key=itemgetter(1))
             for strings, bag in self._strings(words, matches)
@@ -216,7 +216,7 @@ class DictionaryLookup:
         kept = np.flatnonzero(fits & (rows >= 0))
         matches, rows, difference, single = matches.take(kept), *table[kept, :3].T
         start, end, is_replaced = matches.start, matches.end, is_replaced[kept]
-        # "Renal", and "renal stones".
+        # A replaced word counts as FAMILY ("renal stones"), or alone as ADJECTIVE ("renal").
         difference = np.where(is_replaced, np.maximum(difference, FAMILY), difference)
         difference[is_replaced & (end - start == 1)] = ADJECTIVE
         is_adjective = difference == ADJECTIVE
@@ -226,7 +226,7 @@ class DictionaryLookup:
         shares = np.append(self.bags_of_words.substitutes.share, np.float32(0))[matches.substitute]
         factor = np.sqrt(np.where(is_replaced & ~is_adjective, shares, 1.0))
         probability = PROBABILITIES[difference] * factor * TYPO_FACTOR**n_typos
-        # Users may have added words that usually mean something else.
+        # Names added by users are as probable as EQUAL, even if they usually mean something else.
         is_equal = difference == EQUAL
         added = self.kb.is_added[rows] & is_equal & (single > 0)
         probability[added] = np.maximum(probability[added], PROBABILITIES[EQUAL])
@@ -241,10 +241,10 @@ class DictionaryLookup:
         return MatchedNames(matches, rows, reasons, probability, is_equal)
 
     def _modify_nouns(self, words: WordTable, word: IntArray) -> BoolArray:
-        """Return whether each of these words modifies a noun that it is a phrase of names with.
+        """Return whether each word modifies a noun beside it, in a phrase that names contain.
 
-        "Tibial plateau" is not the tibia. The noun may also be before a dash or comma, as in
-        "Muscle - Skeletal". Shape (n,), as `word`.
+        In "tibial plateau", "tibial" does not mean the tibia. The noun may also come before a dash
+        or comma, as in "Muscle - Skeletal". Shape (n,), like `word`.
         """
         keys, none = words.keys, np.uint64(0)
         is_after = np.isin(words.separator, (DASH, COMMA))
@@ -255,9 +255,9 @@ class DictionaryLookup:
         return with_next | with_last
 
     def _strings(self, words: WordTable, matches: SpanMatches) -> Iterator[tuple[list[str], int]]:
-        """Yield the strings to look up for each span, and the bag that the span matches.
+        """Yield the strings to look up for each span, and the bag of words that the span matches.
 
-        The part may be named before the whole: "Nerve - Tibial" is the tibial nerve.
+        Words around a dash are also looked up in reverse: "Nerve - Tibial" is the tibial nerve.
         """
         dashes = set(np.flatnonzero(words.separator == DASH).tolist())
         columns = [column.tolist() for column in vars(matches).values()]
@@ -281,7 +281,7 @@ class DictionaryLookup:
     def _reasons_against(
         self, words: WordTable, matches: SpanMatches, rows: IntArray, is_single: BoolArray
     ) -> list[str]:
-        """Explain why each span is not the name in its row; "" if it may be."""
+        """Return the reason why each span does not mean the name in its row; "" if it may."""
         is_added, is_preferred = self.kb.is_added[rows], _are_preferred(self.kb, rows)
         # "No nail changes" does not mean "no nail", which is a name in HPO.
         is_article = words.are("a".__eq__)
@@ -301,7 +301,7 @@ class DictionaryLookup:
         for i, doc_index, start, end, name, is_general in zip(*columns, strict=True):
             text = texts[doc_index][start:end]
             if is_added[i] and (text == name or not _needs_case(name)):
-                reasons[i] = ""  # names added by users are always found
+                reasons[i] = ""  # a name added by the user is always found
             elif is_general:
                 reasons[i] = "too general: most concepts are below it"
             elif self.has_codes and is_common_word(texts[doc_index], start, end, name):
@@ -314,7 +314,7 @@ class DictionaryLookup:
         return reasons
 
     def _choose(self, matched: MatchedNames, options: DictionarySettings) -> IntArray:
-        """Return the spans to keep; change probabilities and add reasons as the settings say."""
+        """Apply the settings to probabilities and reasons; return the indices of spans to keep."""
         spans, rows, reasons, probability, is_equal = matched
         if not options.variants:
             probability[~is_equal] = 0.0
@@ -329,7 +329,7 @@ class DictionaryLookup:
     def _scored_spans(
         self, words: WordTable, matched: MatchedNames, indices: IntArray
     ) -> list[tuple[int, ScoredSpan, str]]:
-        """Return the document index and tokens of spans, which have no label, and their names."""
+        """Return the document index, unlabelled span and name of the matches at these indices."""
         start, end = matched.spans.start[indices], matched.spans.end[indices]
         doc_indices = words.doc[start]
         first = words.token[start] - words.first_token[doc_indices]
@@ -346,7 +346,7 @@ class DictionaryLookup:
         dropped: IntArray,
         options: DictionarySettings,
     ) -> Iterator[SpanChange]:
-        """Yield the spans that match a name but are not mentions, and why."""
+        """Yield each span that matches a name but is not a mention, with the reason."""
         spans = self._scored_spans(words, matched, dropped)
         for i, (_, span, name) in zip(dropped.tolist(), spans, strict=True):
             reason = "overlaps a longer or likelier name"
@@ -356,7 +356,7 @@ class DictionaryLookup:
 
 
 def _add_reasons(words: WordTable, matched: MatchedNames, why_other: WhyOther) -> None:
-    """Add the entity rules' reasons against spans to `matched.reasons`."""
+    """Add the entity rules' reasons for rejecting spans to `matched.reasons`."""
     spans, reasons = matched.spans, matched.reasons
     starts, ends = words.char_spans(spans.start, spans.end)
     doc_indices = words.doc[spans.start]
@@ -381,7 +381,7 @@ def _spans_to_keep(
     order = above[np.lexsort([key[above] for key in keys])]
     kept: list[int] = []
     borders: set[tuple[int, int]] = set()
-    # For each word, the first kept span that contains it.
+    # The first kept span that contains each word; -1: none.
     outermost = np.full(int(spans.end.max(initial=0)) + 1, -1)
     for i in order.tolist():
         start, end = int(spans.start[i]), int(spans.end[i])
@@ -433,7 +433,7 @@ def _most_similar_name(kb: KnowledgeBase, bags: BagsOfWords, string: str, bag: i
 
 
 def _difference(words: list[str], name: str) -> int:
-    """Return the difference between words and a name, from EQUAL to _OTHER_MEANING."""
+    """Return how words differ from a name, as a constant from EQUAL to _OTHER_MEANING."""
     name_words = words_of(normalize_name(name))
     if words == name_words:
         return EQUAL
@@ -451,7 +451,7 @@ def _difference(words: list[str], name: str) -> int:
     name_content = [word for word in name_words if word not in linking]
     if words[0] in linking or words[-1] in linking:
         return _OTHER_MEANING
-    # Words may be reordered around "of" and "is", in inverted names, and before the head word.
+    # Words may be reordered around "of" and "is", in names with a comma, and before the head noun.
     has_linking_words = len(content) < len(words) or len(name_content) < len(name_words)
     may_reorder = has_linking_words or "," in name
     same_head = singular_of(content[-1]) == singular_of(name_content[-1])
@@ -466,7 +466,7 @@ def _difference(words: list[str], name: str) -> int:
 
 
 def _may_be_adjective(word: str, noun: str) -> bool:
-    """Return whether a word ends like the adjective for a noun: "embryonic", not "muscarinic"."""
+    """Return whether a word can be the adjective for a noun, judged by the endings of both."""
     if word.endswith(("al", "ar", "oid")) and len(word) >= _MIN_ADJECTIVE_LENGTH:  # not "oral"
         return word != noun + "eal"  # "corneal" belongs to "cornea", not to "corn"
     is_noun = noun.endswith(("o", "ome", "ele", "ia", "sis", "sion", "tion", "epsy", "oma", "ema"))
@@ -475,10 +475,10 @@ def _may_be_adjective(word: str, noun: str) -> bool:
 
 
 def _concepts_above_most(kb: KnowledgeBase) -> BoolArray:
-    """Return a mask of the concepts that are ancestors of most others. Shape (n_concepts,).
+    """Return a mask of the concepts that are ancestors of most concepts. Shape (n_concepts,).
 
-    Mentions of such concepts, like "cell" in the Cell Ontology, are not informative. The mask is
-    estimated from a sample of concepts.
+    Mentions of very general concepts, like "cell" in the Cell Ontology, are not informative. The
+    mask is estimated from a sample of concepts.
     """
     n, step = len(kb), max(1, len(kb) // _SAMPLE_SIZE)
     concept = np.arange(0, n, step)

@@ -26,8 +26,8 @@ from spacy_bioel.text.normalize import (
 from spacy_bioel.text.sentences import LongForms, find_forms
 from spacy_bioel.types import BoolArray, IntArray
 
-# Separators between words, the strongest last. A name may continue on the next line. A spaced dash
-# or a slash is between a whole and its part: "Heart - Left Ventricle".
+# Separators between words, from weakest to strongest. A name may continue on the next LINE. A DASH
+# (with spaces, or a slash) is between a whole and its part: "Heart - Left Ventricle".
 NOTHING, LINE, DASH, COMMA, STOP = range(5)
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _PUNCTUATION, _SIGNS = frozenset(".;:!?"), frozenset("=<>%≥≤±|")
@@ -44,11 +44,11 @@ class WordTable:
 
     docs (Sequence[Doc]): The documents.
     forms (tuple[str, ...]): The distinct words, normalised.
-    form (IntArray): Each word's index into `forms`. Shape (n_words,), like all columns up to
+    form (IntArray): Each word's index in `forms`. Shape (n_words,), like all columns up to
         `separator`.
     doc, token (IntArray): For each word, the index of its document, and of its token in the batch.
     can_begin, can_end (BoolArray): Whether a span may begin, or end, with a word.
-    keys (KeyArray): Keys in a bag (see `kb.gazetteer`); 0 if the word is ignored.
+    keys (KeyArray): Key of each word in a bag (see `kb.gazetteer`); 0 if the word is ignored.
     is_short_form (BoolArray): Whether a word belongs to an expanded short form.
     separator (NDArray[int8]): Separator before a word: NOTHING, LINE, DASH, COMMA or STOP.
     token_offset, token_length (IntArray): For each token, its first character in the document, and
@@ -83,8 +83,8 @@ class WordTable:
         return np.array(list(map(test, self.forms)), dtype=bool)[self.form]
 
     def may_end_before(self) -> BoolArray:
-        """Return whether a phrase may end before each word, and at the end: not between a modifier
-        and its noun, as in "mild hearing loss". Shape (n_words + 1,)."""
+        """Return whether a phrase may end before each word, and at the end of the table. "Mild
+        hearing loss" cannot end before "loss". Shape (n_words + 1,)."""
         is_number = self.are(lambda word: any(map(str.isdigit, singular_of(word))))
         may_end = (self.separator > NOTHING) | self.are(STOP_WORDS.__contains__)
         may_end[1:] |= is_number[:-1]
@@ -123,7 +123,7 @@ def read_words(
     flat_index = entries_of(first_word, n_words[orth_of_token])[1]
     form = np.array(flat, dtype=np.int64)[flat_index]
     keys = np.fromiter(map(key_of, form_of), dtype=np.uint64, count=len(form_of))[form]
-    # "S" may end a name, as in "protein S"; "of" may not.
+    # A name may end with "S", as in "protein S", but not with "of".
     is_upper = np.array([text.isupper() for text in texts], dtype=bool)[orth_of_token[token]]
     is_border = (keys != 0) | is_upper
     words = WordTable(
@@ -154,7 +154,7 @@ def _separators(
     token: IntArray,
     first_token: IntArray,
 ) -> NDArray[np.int8]:
-    """Return the strongest separator before each word; `texts` are distinct. Shape (n_words,)."""
+    """Return the strongest separator before each word. `texts` are distinct. Shape (n_words,)."""
 
     def is_among(characters: frozenset[str]) -> BoolArray:
         return np.array([text in characters for text in texts], dtype=bool)[orth_of_token]
@@ -213,8 +213,8 @@ def _expand_short_forms(
                 words.can_begin[begin:stop] = words.can_end[begin:stop] = False
                 words.can_begin[begin] = words.can_end[stop - 1] = True
                 words.is_short_form[begin:stop] = True
-                words.token[stop - 1] = tokens.start + last  # the bracket in "H(2)CO(3)"
-                words.separator[begin + 1 : stop] = NOTHING  # "Na: 124"
+                words.token[stop - 1] = tokens.start + last  # the last bracket of "H(2)CO(3)"
+                words.separator[begin + 1 : stop] = NOTHING  # such as the colon in "Na: 124"
                 words.expanded |= dict.fromkeys(range(begin, stop), []) | {begin: long_form}
 
 
@@ -222,12 +222,12 @@ def _expand_short_forms(
 class SpanMatches:
     """Word spans that match a name's bag of words. Shape (n,) each.
 
-    start, end (IntArray): First word, and the word after the last.
+    start, end (IntArray): First word, and the word after the last word.
     gap, resume (IntArray): First word left out, and first word after the gap, such as
         "lip" and "palate" in "cleft lip and palate". Both are `end` if nothing is left out.
-    bag (IntArray): Number of the bag, from 1.
+    bag (IntArray): Number of the bag, counted from 1.
     replaced, substitute (IntArray): Word that is replaced, and the row of its substitute in
-        `Substitutes`; -1: none.
+        `Substitutes`; -1 if no word is replaced.
     """
 
     start: IntArray
@@ -247,7 +247,7 @@ def find_span_matches(
 ) -> SpanMatches:
     """Find all spans with the same words as a name, in any order.
 
-    known (BoolArray): Whether a form is a word in the knowledge base, or a linking word.
+    known (BoolArray): Whether each form is a word in the knowledge base, or a linking word.
     inexact (bool): Also replace words with substitutes that synonyms contain, replace adjectives
         with nouns, and complete the names on both sides of "and".
     """
@@ -273,7 +273,7 @@ def _make_matches(start: IntArray, end: IntArray, bag: IntArray, **others: IntAr
 
 
 def _spans_of_known_words(words: WordTable, known: BoolArray) -> IntArray:
-    """Return the spans of known words with no stop inside. Shape (2, n)."""
+    """Return the spans of known words with no STOP separator inside. Shape (2, n)."""
     n = len(words)
     n_unknown = offsets_of(~known[words.form] & ~words.is_short_form)
     n_stops = offsets_of(words.separator == STOP)
@@ -337,7 +337,7 @@ def _coordinated_matches(
     """
     keys = words.keys.tolist()
 
-    def has_repeated(start: int, end: int) -> bool:  # "severe and severe hearing loss"
+    def has_repeated(start: int, end: int) -> bool:  # as in "severe and severe hearing loss"
         of_words = list(filter(None, keys[start:end]))
         return len(set(of_words)) < len(of_words)
 
@@ -371,6 +371,6 @@ def _coordinated_matches(
 
 
 def count_in(mask: BoolArray, start: IntArray, end: IntArray) -> IntArray:
-    """Return the number of words in each span that a mask selects. Shape (n_spans,)."""
+    """Count the words of each span that a mask selects. Shape (n_spans,)."""
     n_before = offsets_of(mask)
     return n_before[end] - n_before[start]

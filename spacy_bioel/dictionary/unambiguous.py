@@ -1,8 +1,8 @@
 """Add unambiguous names that a detector missed, if annotators usually mark such names.
 
-An unambiguous name can have only one label. If a detector has missed such a name, it becomes a
-mention, unless annotators rarely mark names like it, such as "disease" or "protein".
-training/scripts/annotation_rates.py counts how often they do.
+An unambiguous name can have only one label. If a detector has missed such a name, the name becomes
+a mention, unless annotators rarely mark names like it, such as "disease" or "protein".
+training/scripts/annotation_rates.py counts how often annotators mark each name.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from spacy_bioel.text.normalize import (
 )
 from spacy_bioel.types import CHEMICAL, GENE, ORGANISM, BoolArray, IntArray, ScoredSpan, SpanKey
 
-MIN_NAME_LENGTH = 3  # characters in a name; acronyms may have one fewer
-MAX_ACRONYM_LENGTH = 6  # characters; the case of longer names in capitals is ignored
-_MIN_UNSEEN_LENGTH = 4  # characters in a name that is not in the training texts
+MIN_NAME_LENGTH = 3  # min. characters in a name; acronyms may have one fewer
+MAX_ACRONYM_LENGTH = 6  # max. characters in an acronym; longer names match in any case
+_MIN_UNSEEN_LENGTH = 4  # min. characters in a name that does not occur in the training texts.
 # The annotation rate of similar names counts as much as this many occurrences of the name itself.
 _SIMILAR_NAMES_WEIGHT = 2.0
-# Names with at least this annotation rate become mentions. Detectors miss more organisms than other
-# mentions, hence the lower rate for species. Chosen on the development documents of
-# benchmarks/results/starter.json.
+# Names with at least this annotation rate become mentions. The rate is lower for species, because
+# detectors miss more organisms than other mentions. Both rates were chosen on the development
+# documents of benchmarks/results/starter.json.
 _MIN_ANNOTATION_RATE, _MIN_RATE_OF_LABEL = 0.8, {"Species": 0.6}
 _HUMAN = f"{ORGANISM}9606"
 _MAX_NAME_TOKENS = 8
@@ -58,7 +58,7 @@ def common_words() -> dict[str, float]:
 
 @cache
 def correct_words() -> dict[str, float]:
-    """Read all words that are not typing errors, with frequencies; RARE for other English words."""
+    """Read all correctly spelled words with their frequencies; RARE for uncommon English words."""
     english = srsly.read_gzip_json(ASSETS_FOLDER / "english.json.gz")
     return dict.fromkeys(english, RARE) | common_words()
 
@@ -70,14 +70,14 @@ def _misspellings() -> Misspellings:
 
 @lru_cache(maxsize=1 << 16)
 def correct_spelling(text: str) -> str:
-    """Return a normalised text with corrected words; rare words, which may be anything, stay."""
+    """Correct the spelling of a normalised text; words without a clear correction are kept."""
     correct = partial(_misspellings().correction, known=correct_words())
     return " ".join(correct(word) or word for word in text.split())
 
 
 def _without_slips(token: str) -> str:
-    """Return a word with correct spelling, unless a letter is wrong, or the ending: other names
-    differ in these, such as "amylose" and "amylase"."""
+    """Correct missing, extra and swapped letters in a word, but not a wrong letter or another last
+    letter, because "amylose" and "amylase" are different names."""
     other = correct_spelling(token)
     is_slip = len(other) != len(token) or sorted(other) == sorted(token)
     return other if is_slip and other[-1:] == token[-1:] else token
@@ -104,7 +104,7 @@ def is_acronym(name: str) -> bool:
 
 @lru_cache(maxsize=256)
 def is_in_capitals(text: str) -> bool:
-    """Return whether a whole text, not just its acronyms, is in capitals, so case is no clue."""
+    """Return whether a whole text, not just its acronyms, is in capitals, so case says nothing."""
     if 2 * sum(map(str.isupper, text)) <= sum(map(str.isalpha, text)):
         return False
     words = [word for word in re.findall(r"[^\W\d_]+", text) if word.isupper() and len(word) > 1]
@@ -112,7 +112,7 @@ def is_in_capitals(text: str) -> bool:
 
 
 def why_not_name(text: str, name: str, in_capitals: bool, *, preferred: bool) -> str:
-    """Return why a string that matches a name is not that name, or "" if it may be.
+    """Return the reason why a string that matches a name does not mean it, or "" if it may.
 
     in_capitals (bool): Whether the whole text is in capitals.
     preferred (bool): Whether the name is the preferred name of a concept.
@@ -159,7 +159,7 @@ def describe_names(kb: KnowledgeBase, rows: IntArray) -> list[DescribedName]:
 
 
 def name_kinds(described: DescribedName, label: str) -> list[str]:
-    """List the kinds of a name: its shape with each of its types, and then its shape alone.
+    """List the kinds of a name: its shape together with each of its types, then its shape alone.
 
     The shape includes whether the preferred name is one word or several: "arthropods" is a name for
     "Arthropoda", "zebrafish" for "Danio rerio".
@@ -178,8 +178,8 @@ def _word_or_words(name: str) -> str:
 def annotation_rate(string: str, label: str, kinds: Sequence[str]) -> float:
     """Estimate how often annotators mark a normalised string as a mention with a label.
 
-    The estimate combines its counts in training texts with the rates of its kinds. Occurrences
-    inside longer mentions do not count.
+    The estimate combines the string's counts in training texts with the rates of its kinds (see
+    `name_kinds`). Occurrences inside longer mentions do not count.
     """
     rates, (n_marked, n) = _annotation_counts_and_rates()["kinds"], annotation_counts(string, label)
     if len(string) < _MIN_UNSEEN_LENGTH and not n:
@@ -198,9 +198,9 @@ def annotation_counts(string: str, label: str) -> tuple[int, int]:
 
 # A name as written in a text, its label, and whether the whole text is in capitals.
 NameString = tuple[str, str, bool]
-# A name's tokens [start, end), its string, and a reason in its text why it is not a mention, or "".
+# A name in a text: its tokens [start, end), its string, and why it is not a mention there, or "".
 NameInText = tuple[int, int, NameString, str]
-Verdict = tuple[str, str]  # spelling in the knowledge base, and why it is not a mention, or ""
+Verdict = tuple[str, str]  # a name in the knowledge base, and why it is not a mention, or ""
 LabelledSpans = dict[tuple[int, int], list[str]]  # the labels of names, by start and end token
 Vocabularies = Mapping[str, tuple[KnowledgeBase, BoolArray | None]]
 
@@ -225,8 +225,8 @@ class UnambiguousNames:
     def propose(self, found: Sequence[FoundSpans], nil: Sequence[Collection[SpanKey]] = ()) -> None:
         """Add names to the mentions in each document; a name replaces the mentions inside it.
 
-        nil (Sequence[Collection[SpanKey]]): For each document, the mentions without a concept.
-            Only names that they hide are then added, and replace them.
+        nil (Sequence[Collection[SpanKey]]): NIL mentions of each document. If given, only names
+            that NIL mentions hide are added, and replace these mentions.
         """
         docs = [of_doc.doc for of_doc in found]
         missed = partial(_missed_names, self._kbs)
@@ -325,7 +325,7 @@ def _labels_of_names(kb: KnowledgeBase, vocabularies: Vocabularies) -> NDArray[A
 
 
 def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
-    """Merge tables of sorted keys; identical keys get the bits in any of their masks."""
+    """Merge tables of sorted keys and masks, combining the bits of identical keys' masks."""
     if not tables:
         return NO_KEYS
     keys, masks = (np.concatenate(column) for column in zip(*tables, strict=True))
@@ -340,7 +340,7 @@ def _missed_names(
     longest: LabelledSpans,
     nil: Collection[SpanKey],
 ) -> list[NameInText]:
-    """Return the names in a document that are not mentions yet, and reasons found in its text."""
+    """Return a document's names that are not mentions, and reasons in its text against them."""
     doc, label_of_span = spans.doc, {s[:2]: s[2] for s in spans.spans}
     span_of_token = {i: span for span in spans.spans for i in range(*span[:2])}
     defined, in_capitals, names = long_forms(doc), is_in_capitals(text_of(doc)), []
@@ -361,7 +361,7 @@ def _missed_names(
         if nil and not hiding:
             continue
         near -= hiding
-        # "Insulin glargine" has a gene.
+        # The name of a chemical or disease may contain a gene: "insulin glargine".
         inside = (label, GENE) if label in (CHEMICAL, "Disease") else (label,)
         if len(labels) > 1:
             reason = f"a name of {' and '.join(labels)}"
@@ -378,15 +378,15 @@ def _missed_names(
 
 
 def _are_synonyms(kb: KnowledgeBase, *names: str) -> bool:
-    """Whether two names, such as "MRSA" and its long form, have a concept in common."""
+    """Return whether two names, such as "MRSA" and its long form, have a concept in common."""
     indptr, concepts, _ = kb.concepts_of_names(kb.lookup_names(normalize_names(names)))
     return bool(np.isin(concepts[: indptr[1]], concepts[indptr[1] :]).any())
 
 
 def _hides(doc: Doc, mention: ScoredSpan, name: ScoredSpan) -> bool:
-    """Whether a mention is part of a name, or ends with it ("radiocontrast nephropathy").
+    """Return whether a mention is part of a name or ends with it ("radiocontrast nephropathy").
 
-    Other words in a mention are not what it names: "Dermatophagoides pteronyssinus 1" is a gene.
+    A name before other words is not hidden: "Dermatophagoides pteronyssinus 1" is a gene.
     """
     whole, part = (f" {on_one_line(doc[s[0] : s[1]].text)} " for s in (mention, name))
     return whole in part or whole.endswith(part)
@@ -395,11 +395,11 @@ def _hides(doc: Doc, mention: ScoredSpan, name: ScoredSpan) -> bool:
 def _why_not_mention(
     string: NameString, normalized: str, name: DescribedName, is_added: bool
 ) -> str:
-    """Explain why a string is a name but not a mention; "" if it is a mention."""
+    """Return the reason why a string that is a name is not a mention; "" if it is a mention."""
     text, label, in_capitals = string
     if not has_whole_brackets(text) or any(x in text for x in (". ", "\n\n")):
         return _SPANS_SENTENCES
-    if is_added:  # names added by users are always mentions
+    if is_added:  # a name added by the user is always a mention
         return ""
     # Some gene names are English words: "cat", "March" and "AIR".
     is_alone = text.isalpha() and not annotation_counts(normalized, GENE)[1]

@@ -1,7 +1,7 @@
-"""Written forms of codes, such as products and antibodies: "IL6", "IL 6" and "IL-6" are the same.
+"""Find codes, such as products and antibodies, in any written form: "IL6", "IL 6" and "IL-6".
 
-Codes have a digit, a Greek letter or only capitals with a separator. Their forms differ in hyphens
-and spaces, in case, in Greek letters, and in "α" for "anti-".
+A code contains a digit or a Greek letter, begins with "anti-", or consists of capitals with a
+separator. Its written forms differ in hyphens, spaces, case, Greek letters, and "α" for "anti-".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNIT = re.compile(
     r"\s?(?:[%°]|(?:[mµμnk]?[gMLl]|mmol|h|hr|min|s|days?|hours?|weeks?|months?|years?)\b)"
 )
 _MAX_NAME_LENGTH, _MAX_PIECES = 16, 7
-_MAX_NAMES = 100_000  # larger vocabularies have many codes that others use for something else
+_MAX_NAMES = 100_000  # in larger vocabularies, many codes also mean something else
 _N_SAMPLED_NAMES = 1000
 
 
@@ -38,7 +38,7 @@ def _letters_and_digits(text: str) -> str:
 
 
 def is_code_name(name: str) -> bool:
-    """Whether a name is a code, rather than words."""
+    """Return whether a name is a code such as "IL-6", rather than words."""
     if len(name) > _MAX_NAME_LENGTH or not _CODE_NAME.fullmatch(name) or len(name) < 2:
         return False
     has_sign = bool(_GREEK_WORD.search(name.lower())) or any(map(str.isdigit, name))
@@ -46,7 +46,7 @@ def is_code_name(name: str) -> bool:
 
 
 def has_mostly_codes(kb: KnowledgeBase) -> bool:
-    """Whether most names are codes, so that names that are words need their case."""
+    """Return whether most names are codes; common words among them then have to match by case."""
     names = kb.names.take(np.arange(0, kb.n_names, max(1, kb.n_names // _N_SAMPLED_NAMES)))
     return 2 * sum(map(is_code_name, names)) > len(names)
 
@@ -67,7 +67,7 @@ def are_words_in_capitals(kb: KnowledgeBase) -> bool:
     return 10 * n_in_capitals >= 9 * len(names) and 2 * n_with_word > len(names)
 
 
-# Words after a name of a product that is a common word: "the Rapid assay".
+# Words that show that the common word before them names a product: "the Rapid assay".
 _PRODUCT_WORD = re.compile(
     r"[ -](?:assays?|kits?|buffers?|reagents?|antibod(?:y|ies)|systems?|medi(?:um|a)|cells?|lines?"
     r"|clones?|softwares?|readers?|beads?|gels?|probes?|tests?|devices?|Laborator(?:y|ies))\b"
@@ -76,7 +76,7 @@ _SENTENCE_START = re.compile(r"(?:^|[.!?:]\s|\n)\W*$")
 
 
 def is_common_word(text: str, start: int, end: int, name: str) -> bool:
-    """Whether a string is a common word, rather than the product called by it."""
+    """Return whether a string is a common word ("rapid") rather than the product of that name."""
     word = text[start:end]
     if not (name.isalpha() and name.istitle()) or name.lower() not in common_words():
         return False
@@ -86,7 +86,7 @@ def is_common_word(text: str, start: int, end: int, name: str) -> bool:
 
 
 class WrittenForms:
-    """Finds other written forms of the codes in a knowledge base."""
+    """Finds codes that a text writes in another form than the knowledge base, such as "IL 6"."""
 
     def __init__(self, kb: KnowledgeBase) -> None:
         names = kb.names.take(np.arange(kb.n_names)) if kb.n_names <= _MAX_NAMES else []
@@ -97,7 +97,7 @@ class WrittenForms:
         self._known = set(map(normalize_name, self._name_of.values()))
 
     def find(self, text: str) -> dict[str, str]:
-        """Return the name of each other written form in a text."""
+        """Return a dict from each other written form of a code in a text to the code's name."""
         forms: dict[str, str] = {}
         pieces = list(_LETTERS_OR_DIGITS.finditer(text)) if self._name_of else []
         for first, piece in enumerate(pieces):
@@ -122,7 +122,7 @@ class WrittenForms:
                 yield last
 
     def _name(self, written: str) -> str:
-        """Return the name that is written in this form, or "": "was 17" does not mean WAS-17."""
+        """Return the name that a written form means, or "": "was 17" does not mean WAS-17."""
         keys = [_letters_and_digits(written)]
         if written[0] == "α":
             keys.append(_letters_and_digits("anti" + written[1:]))

@@ -84,7 +84,7 @@ class TextFormat:
 
     @contextmanager
     def writing(self, file: TextIO) -> Iterator[Write]:
-        """Write documents to a file."""
+        """Write a file's start and end, and yield a function that writes a document between."""
         separator = ""
 
         def write(document: LinkedText) -> None:
@@ -111,7 +111,7 @@ def _without_failures(write: Write) -> Write:
 
 
 def _check_ids(links: Sequence[Link], *, format: str) -> None:
-    """Check concept ids. RAISES BioelError: [B343] if readers would split an id."""
+    """Check that readers of a corpus format will not split ids. RAISES BioelError: [B343] if so."""
     for link in links:
         for id in link.ids:
             if separator := _RESERVED_IN_IDS.search(id):
@@ -119,7 +119,7 @@ def _check_ids(links: Sequence[Link], *, format: str) -> None:
 
 
 def _to_pubtator(document: LinkedText) -> str:
-    """Format the title and abstract, then one row per mention.
+    """Format a document as PubTator: the title, the abstract, then one row per mention.
 
     The title is the first line, or the first sentence if there is only one line. Each line break or
     tab becomes a space, so that offsets stay the same.
@@ -173,7 +173,7 @@ def _to_bioc_json(document: LinkedText) -> str:
 
 
 def _to_bioc(document: LinkedText, *, xml: bool) -> dict[str, Any]:
-    """Convert to a document with one passage; for XML, replace characters that it cannot store."""
+    """Convert to a BioC document with one passage; if `xml`, replace what XML cannot store."""
 
     def storable(value: str) -> str:
         return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", value) if xml else value
@@ -200,7 +200,7 @@ def _to_bioc(document: LinkedText, *, xml: bool) -> dict[str, Any]:
 
 @contextmanager
 def writing_brat(folder: Path) -> Iterator[Write]:
-    """Write a folder of NAME.txt and NAME.ann files; it gets its final name only on success.
+    """Write a folder of NAME.txt and NAME.ann files, which gets its final name only on success.
 
     NAME is the document id; characters that are invalid in file names are escaped ("/" as "%2F").
     If a name is already in use, "-2" is appended. A mention's ids are written as normalisations:
@@ -230,7 +230,7 @@ def new_folder(folder: Path) -> AbstractContextManager[Path]:
 
 
 def file_name(id: str) -> str:
-    """Escape characters of an id that are invalid in file names."""
+    """Escape characters of an id that are invalid in file names: "a/b" becomes "a%2Fb"."""
     return _NOT_IN_FILE_NAMES.sub(lambda match: f"%{ord(match.group()):02X}", id)
 
 
@@ -270,12 +270,12 @@ SUFFIXES = (
     *(".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv", ".bioc.xml", ".bioc.json"),
     *(".pubtator", ".ann", ".html"),
 )
-# Formats that store cross-references. An output without a suffix, such as "-" or a named pipe, is
-# JSON lines.
+# Suffixes of formats that store cross-references. An output without a suffix, such as "-" or a
+# named pipe, is written as JSON lines.
 WITH_XREFS = frozenset({"", ".jsonl", ".ndjson", ".json"})
-# Formats that store facts in columns, or whole.
+# Suffixes of formats that store facts, either in columns or as JSON.
 WITH_FACTS = WITH_XREFS | {".csv", ".tsv", ".html"}
-# Formats that store the errors of failed documents.
+# Suffixes of formats that store the errors of failed documents.
 WITH_FAILURES = WITH_XREFS | {".parquet"}
 
 
@@ -287,7 +287,7 @@ def suffixes() -> tuple[str, ...]:
 def format_of(
     suffix: str, *, facts: Sequence[str] = html.FACTS, xrefs: bool = False, raw: bool = False
 ) -> AnyFormat:
-    """Return the format for a suffix. RAISES BioelError: [B198] if it is not in `SUFFIXES`, or "".
+    """Return the format for a suffix; "" is JSON lines. RAISES BioelError: [B198] unknown suffix.
 
     facts (Sequence[str]): Names of the facts that have their own columns in tables.
     xrefs (bool): Also write candidates' cross-references, if the format stores them.
@@ -336,7 +336,7 @@ def table_format(
     *,
     raw: bool,
 ) -> TextFormat:
-    """Return a format with these columns; cells are quoted if necessary."""
+    """Return a table format with these columns, whose cells are quoted if necessary."""
 
     def cell(value: object) -> object:
         return escape_formula(value) if isinstance(value, str) and not raw else value
@@ -351,7 +351,7 @@ _ROWS_PER_GROUP = 1000
 
 
 def row_schema() -> pa.Schema:
-    """Return the schema for Parquet output, which has one row per document: that of `DocumentRow`.
+    """Return the schema of Parquet output: one row per document, with the fields of `DocumentRow`.
 
     "hgvs", "component" and "gene" describe a variant, or are null; "facts" is null or a JSON object
     with the facts from other rules, so that files from all pipelines have the same schema.
@@ -374,7 +374,7 @@ def row_schema() -> pa.Schema:
 
 
 def to_columns(linked: LinkedText) -> JsonRow:
-    """Convert a linked text to a row with `row_schema`."""
+    """Convert a linked text to a row that fits `row_schema`."""
     row = to_row(linked)
     for link, columns in zip(linked.links, row["links"], strict=True):
         facts = html.plain_facts(link)
@@ -404,14 +404,14 @@ def read_parquet(path: str | os.PathLike[str]) -> Iterator[Document]:
 
 
 def check_columns(columns: list[str], *expected: str) -> None:
-    """Check for expected columns. RAISES BioelError: [B191] if a column is missing."""
+    """Check that all expected columns exist. RAISES BioelError: [B191] if a column is missing."""
     if missing := [name for name in expected if name not in columns]:
         raise BioelError(Errors.B191.format(missing=missing[0], columns=", ".join(columns)))
 
 
 @contextmanager
 def writing_parquet(path: Path) -> Iterator[Write]:
-    """Write rows with `row_schema` to a Parquet file, which gets its final name only on success."""
+    """Write a Parquet file (see `row_schema`), which gets its final name only on success."""
     parquet, pa = _import_pyarrow("parquet"), _import_pyarrow("lib")
     path.parent.mkdir(parents=True, exist_ok=True)
     rows: list[JsonRow] = []

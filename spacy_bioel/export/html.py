@@ -1,7 +1,7 @@
-"""HTML and tables for linked texts, also for notebooks and data frames.
+"""Convert linked texts to HTML pages, notebook output, table rows and data frames.
 
-A page holds its documents as JSON, and scripts draw them page by page, so that browsers open pages
-of any size. In notebooks, which may forbid scripts, a document is static HTML.
+An HTML page holds its documents as JSON, and scripts draw a few documents at a time, so that
+browsers open pages of any size. In notebooks, which may forbid scripts, documents are static HTML.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-# A part of a page: its styles apply only to elements with the class "bioel".
+# Template for a part of a page, with styles that apply only to elements with the class "bioel".
 _DOCUMENT: Any = PAGES.get_template("document.html").module
 STYLE = str(_DOCUMENT.style())
-_MAX_LISTED = 30  # names and cross-references of a concept on a page
+_MAX_LISTED = 30  # maximum number of names, or of cross-references, shown for a concept
 
 
 def start_page(title: str = "Linked texts") -> str:
@@ -73,7 +73,7 @@ def page_part(linked: LinkedText) -> str:
     kbs = {candidate.kb for link in linked.links for candidate in link.candidates}
     releases = [release for kb in sorted(kbs) for release in releases_of(kb)]
     about = {**to_row(linked, explain=True), "concepts": list(concepts.values()), "kbs": releases}
-    # No text can end the element, since "<" is escaped.
+    # Escape "<", so that no text can end the script element.
     text = json.dumps(about, ensure_ascii=False).replace("<", "\\u003c")
     return f'<script type="application/json" class="document">{text}</script>\n'
 
@@ -132,11 +132,11 @@ def columns_of(facts: Iterable[str]) -> list[str]:
 
 
 def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each link: values by the names of `columns_of`, including all of its facts.
+    """Yield a row for each link: values by the column names of `columns_of`, and all facts.
 
-    The parts of a composite are joined by "|", and its score is the lowest of their scores. What is
-    unknown is None: the concept of NIL, the preferred name if the knowledge base is not open, and
-    the columns of declared facts that the link lacks.
+    The ids and names of a composite are joined by "|", and its score is the lowest score of a part.
+    Unknown values are None: the concept of NIL, the preferred name if the knowledge base is not
+    open, and the columns of declared facts that the link lacks.
 
     document (str | int): Id of the document, or its number.
     """
@@ -163,7 +163,7 @@ def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator
 
 
 def plain_facts(link: Link) -> dict[str, Any]:
-    """Return the facts that are not declared, which have one column or key each."""
+    """Return the undeclared facts of a link, each of which has one column or key in outputs."""
     return {name: fact for name, fact in link.facts.items() if name not in declared_facts()}
 
 
@@ -216,7 +216,7 @@ def links_frame(docs: Docs, *, spans_key: str = SPANS_KEY) -> DataFrame:
 
 
 def render_report(report: Report, *, page: bool) -> str:
-    """Render an explanation as a whole page, or as a part of a page, as `render_document` does."""
+    """Render an explanation as a whole page or, like `render_document`, as a part of a page."""
     html = PAGES.get_template("explain.html").render(
         report=report,
         pieces=pieces(report),
@@ -236,19 +236,19 @@ def render(
     title: str = "Linked texts",
     jupyter: bool | None = None,
 ) -> str | None:
-    """Render linked Docs as HTML: their texts with the mentions, and tables of candidates. Or
-    render an explanation: its text, its mentions and candidates, and the spans considered.
+    """Render linked Docs as HTML: the texts with their mentions, and tables of candidates. An
+    explanation is rendered with its text, mentions and candidates, and the spans considered.
 
     Ids are links to their concept pages. The preferred name is shown with the matched name. In a
     notebook, the result is displayed.
 
-    docs (Doc | Iterable | Report): A Doc, several Docs, (Doc, id) pairs, or what
-        `spacy_bioel.explain` returns.
+    docs (Doc | Iterable | Report): A Doc, several Docs, (Doc, id) pairs, or an explanation from
+        `spacy_bioel.explain`.
     spans_key (str): Span group of the links.
-    page (bool): Return a whole page, to be written to a file; False: a part of a page.
+    page (bool): Return a whole page, to be written to a file; False returns a part of a page.
     title (str): Title of a page of Docs.
-    jupyter (bool | None): Display the result in a notebook; None: only if this is a notebook.
-    RETURNS (str | None): HTML; None if it was displayed.
+    jupyter (bool | None): Whether to display the result; None displays it only in a notebook.
+    RETURNS (str | None): HTML; None if the HTML was displayed.
     """
     if isinstance(docs, Report):
         html = render_report(docs, page=page)
@@ -274,10 +274,10 @@ def render(
 
 
 def displacy_data(doc: Doc, *, spans_key: str = SPANS_KEY) -> dict[str, Any]:
-    """Convert a linked Doc for `displacy.render(data, style="span", manual=True)`, or style "ent".
+    """Convert a linked Doc to data for `displacy.render(data, style="span", manual=True)`.
 
     Ids are links to their concept pages in any vocabulary; displaCy itself can link to only one
-    vocabulary. "ents" contains only mentions that do not overlap, preferring longer mentions.
+    vocabulary. "ents" (for style "ent") has only mentions without overlaps, preferring longer ones.
 
     RETURNS (dict): "text", "tokens", "spans", "ents" and "title". Labels and ids are escaped,
         because displaCy does not escape them.

@@ -1,4 +1,4 @@
-"""Frame of all HTML pages: templates, colours, ticks of charts, and addresses of concept pages.
+"""Parts shared by all HTML pages: templates, colours, chart ticks, addresses of concept pages.
 
 Templates escape all values from documents and knowledge bases. (displaCy escapes texts, but neither
 labels nor ids.) A page makes no request to another host, and follows the reader's preference for
@@ -22,7 +22,7 @@ from spacy_bioel.explanation import reason_of
 from spacy_bioel.registered import declared_facts
 from spacy_bioel.types import Candidate, type_name
 
-# Addresses of the vocabularies' concept pages, by lower-case prefix.
+# Web address of concept pages in each vocabulary, by the vocabulary's prefix in lower case.
 _CONCEPT_PAGES = {
     "atc": "https://atcddd.fhi.no/atc_ddd_index/?code={}",
     "chembl": "https://www.ebi.ac.uk/chembl/explore/compound/{}",
@@ -54,7 +54,7 @@ _OBO_FOUNDRY = (
 _CONCEPT_PAGES |= {
     name.lower(): f"http://purl.obolibrary.org/obo/{name}_{{}}" for name in _OBO_FOUNDRY
 }
-# Ids without a colon.
+# Ids without a colon, such as "C0011849" (UMLS), "CVCL_0030" (Cellosaurus) and "rs334" (dbSNP).
 _UNPREFIXED_ID = re.compile(r"(?P<umls>C\d{7,8})|CVCL_(?P<cvcl>\w{4})|(?P<dbsnp>rs\d+)")
 
 
@@ -77,14 +77,14 @@ def linked_id(id: str) -> Markup:
 
 
 def _candidate_names(candidate: Candidate) -> str:
-    """Return the preferred name, and the type and the matched name if they say more."""
+    """Return a candidate's preferred name, then its type and its matched name if that differs."""
     kind, name = type_name(candidate), candidate.name
     preferred = candidate.preferred_name or name
     title = f"{preferred} ({kind})" if kind else preferred
     return title if preferred == name else f"{title} (matched: {name})"
 
 
-# Hues of the labels in the starter; other labels get one of twelve hues and four edges.
+# Hues of the starter's labels; other labels get one of twelve hues and one of four edge styles.
 _HUES = {
     "Disease": 0, "CellLine": 35, "Species": 130, "Chemical": 210, "Gene": 275, "Variant": 320,
 }  # fmt: skip
@@ -111,10 +111,10 @@ def ticks_of(values: Iterable[float]) -> list[float]:
 
 
 def bins_of(*counts: Counter[int], n: int = 12) -> list[Counter[str]]:
-    """Count whole numbers in about n equal bins; the largest 2 % of them share the last bin.
+    """Count integers in about n equal bins, such as 1–50; the largest 2 % share the last bin.
 
-    counts (Counter): How often each number occurs; several have the same bins.
-    RETURNS (list): For each of them, how many numbers are in each bin, by the bin's name.
+    counts (Counter): How often each integer occurs; all counters get the same bins.
+    RETURNS (list): For each counter, the number of integers in each bin, by the bin's name.
     """
     values, names = sorted(sum(counts, Counter[int]()).elements()), {}
     if not values:
@@ -167,5 +167,5 @@ PAGES.filters["with_names"] = _candidate_names
 
 
 def pages_of(package: str) -> Environment:
-    """Return an environment with the templates of a package, which may include those of `PAGES`."""
+    """Return a Jinja environment for a package's templates, which may include `PAGES` templates."""
     return PAGES.overlay(loader=ChoiceLoader([PackageLoader(package), _TEMPLATES]))

@@ -1,9 +1,9 @@
 """Link streams of documents, in one process or several, and convert the links to rows.
 
-A failed document gets an error instead of links. Worker processes return results in order and
-are always shut down; if one is killed, an error is raised. `Language.pipe`, in contrast, waits
-forever for a killed process. So does `ProcessPoolExecutor` if the process was sending a result,
-because its processes share one pipe.
+A failed document gets an error instead of links. Worker processes return results in order and are
+always shut down; if a process is killed, an error is raised. In contrast, `Language.pipe` waits
+forever for a killed process, and `ProcessPoolExecutor` waits forever if the process was sending a
+result, because its processes share one pipe.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _Item = TypeVar("_Item")
 Result = TypeVar("Result")
 Worker = tuple[BaseProcess, Connection]
 
-# Several items per process may be in progress, so that a slow item does not block other processes.
+# Maximum items in progress per process, so that a slow item does not block the other processes.
 _ITEMS_IN_PROGRESS = 4
 _SECONDS_TO_EXIT = 5
 
@@ -62,7 +62,7 @@ def worker_processes(
         raise BioelError(Errors.B652.format(n=n_process))
     workers: list[Worker] = []
     idle: SimpleQueue[Worker] = SimpleQueue()
-    threads = ThreadPoolExecutor(n_process)  # each waits for one process
+    threads = ThreadPoolExecutor(n_process)  # each thread waits for one process
 
     def ask(item: _Item) -> Result:
         worker = process, connection = idle.get()
@@ -117,7 +117,7 @@ def _run_worker(
     _: UserCode, work: Callable[[_Item], Result], connection: Connection, far_end: Connection
 ) -> None:
     """Receive items and send results in a worker process, until the caller exits."""
-    far_end.close()  # otherwise it would stay open here if the caller dies
+    far_end.close()  # otherwise the connection would stay open here if the caller dies
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl+C and ends its workers
     # The processes share the cores. Also, a forked process lacks the threads that PyTorch started
     # before the fork, and would wait for them.
@@ -173,19 +173,19 @@ class LinkedText:
     """
 
     id: str | None
-    text: Any  # a string or None, or else the value that is refused [B190]
+    text: Any  # a string or None; any other value is refused [B190]
     links: tuple[Link, ...] = ()
     error: Failure | None = None
 
 
 @dataclass(slots=True)
 class Totals:
-    """Counts over all documents."""
+    """Numbers of documents, mentions, NIL mentions and failures in a run."""
 
     documents: int = 0
     mentions: int = 0
-    nil: int = 0  # mentions without an id
-    failed: int = 0  # documents with an error instead of links
+    nil: int = 0  # mentions that are not linked to an id
+    failed: int = 0  # documents with an error
 
     def add(self, linked: LinkedText) -> None:
         self.documents += 1
@@ -194,7 +194,7 @@ class Totals:
         self.failed += linked.error is not None
 
 
-# Rows of JSON lines, of Parquet and of the service. Fields with the default None are optional.
+# JSON lines, Parquet and the service use these rows. Fields with the default None are optional.
 class CandidateRow(BaseModel):
     """A concept that the mention may be linked to."""
 
@@ -235,7 +235,7 @@ class DocumentRow(BaseModel):
 
 
 def written_fields(row: type) -> dict[str, Any]:
-    """Return the types of the fields of a row, by name, without those written on request."""
+    """Return the type of each field in a row, by name, except fields written only on request."""
     declared = getattr(row, "model_fields", {})
     requested = {name for name, field in declared.items() if field.default is None}
     return {name: kind for name, kind in get_type_hints(row).items() if name not in requested}
@@ -266,10 +266,10 @@ def link_texts(
     documents (Iterable): A stream of (text, id).
     batch_size (int): Documents per batch. Documents that fail in a batch are processed again, one
         by one.
-    n_process (int): Number of worker processes, with one thread each. They end when the generator
-        is exhausted or closed. They save time only on idle cores: 5,000 sentences took 5.4 seconds
-        of processor time in two processes with the starter, and 4.6 in one. With the `spawn`
-        start method, each process loads the pipeline first.
+    n_process (int): Number of worker processes, with one thread each. The processes end when the
+        generator is exhausted or closed. Several processes save time only on idle cores: 5,000
+        sentences took 5.4 seconds of processor time in two processes with the starter, and 4.6 in
+        one. With the `spawn` start method, each process loads the pipeline first.
     YIELDS (LinkedText): One per document.
     RAISES BioelError: [B250] if a worker process died.
     """
@@ -356,7 +356,7 @@ def _check_annotated_text(_: Language, text: AnnotatedText) -> AnnotatedText:
 
 
 def _is_possible(mention: Mention, text: str) -> bool:
-    """Return whether a mention is a stretch of the text with more than white space."""
+    """Return whether a mention's offsets are within the text and enclose more than white space."""
     start, end = mention.start, mention.end
     are_integers = type(start) is type(end) is int
     return are_integers and 0 <= start < end <= len(text) and not text[start:end].isspace()
@@ -369,7 +369,7 @@ def _run_linker(
     with _error_handler(nlp, raise_error):  # if one text fails, the whole batch fails
         links_of_texts = list(link_gold_mentions(nlp, linker, texts.values()))
     for (n, text), links in zip(texts.items(), links_of_texts, strict=True):
-        # The linker widened mentions to whole tokens: restore their offsets.
+        # The linker widened mentions to whole tokens; their original offsets are restored here.
         pairs = zip(links, text.mentions, strict=True)
         yield n, [replace(link, start=mention.start, end=mention.end) for link, mention in pairs]
 
@@ -409,7 +409,7 @@ def _failed_text(item: Document | AnnotatedText, error: Exception) -> LinkedText
 
 
 def _failure(message: str, code: str = "") -> Failure:
-    """Split a message into its code, if it has one, and the rest."""
+    """Create a failure from an error message, whose code (such as "[B190]") is split off."""
     if match := _CODED_MESSAGE.match(message):
         code, message = match.groups()
     else:
@@ -430,7 +430,7 @@ def _error_handler(nlp: Language, handler: Callable) -> Iterator[None]:
 def check_linker(nlp: Language) -> None:
     """Check a pipeline's linker, including its KB and vectors, by running a query.
 
-    Call it before documents are read: otherwise each document would fail with the same error.
+    Call this function before reading documents, or each of them would fail with the same error.
 
     RAISES BioelError: The same errors as opening the KB and its vectors; the error for a linker
         without a KB; [B411] if the pipeline has neither bioel_mentions nor bioel_linker.

@@ -1,6 +1,6 @@
 """Readers for BioC XML and BioC JSON.
 
-A document in XML is first converted to what it is in JSON, without its relations.
+An XML document is first converted to the structure of BioC JSON, without its relations.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from spacy_bioel.io.jsonl import read_json
 from spacy_bioel.io.open import Place, StrPath, check_words, iter_xml, parse_ids, skip_if_bad
 from spacy_bioel.types import AnnotatedText, Mention
 
-# Lower-case keys of infons that contain ids, and the ids' vocabulary; "": the caller's prefix.
+# Lower-case keys of infons that contain ids, with the ids' vocabulary, or "" for `prefix`.
 _ID_INFONS = {"mesh": "MESH", "omim": "OMIM", "umls": "UMLS", "cui": "UMLS"} | {
     "identifier": "", "concept_id": "",
 }  # fmt: skip
-# Exceptions for a missing key, a value of the wrong type, or deep nesting.
+# Exceptions that a missing key, a value of the wrong type, or deep nesting can cause.
 _MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
 # Longest gap allowed before or between a document's passages, in characters.
 _MAX_GAP = 1_000_000
@@ -63,7 +63,7 @@ def read_bioc_json(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText
 
 
 def _from_xml(element: Element) -> dict[str, Any]:
-    """Convert a document, passage, sentence, annotation or location, with its parts."""
+    """Convert an XML element, such as a document or annotation, and its parts to BioC JSON."""
     fields: dict[str, Any] = {child.tag: child.text or "" for child in element} | element.attrib
     fields |= {key: int(fields[key]) for key in ("offset", "length") if key in fields}
     for tag in ("passage", "sentence", "annotation", "location"):
@@ -74,7 +74,7 @@ def _from_xml(element: Element) -> dict[str, Any]:
 def _bioc_document(
     path: StrPath, doc_id: object, parse: Callable[[], dict[str, Any]], prefix: str
 ) -> AnnotatedText:
-    """Parse and convert a document. RAISES BioelError: [B112] if it is malformed."""
+    """Parse a document and convert it. RAISES BioelError: [B112] if the document is malformed."""
     where = f"{path}, document {doc_id!s:.80}"
     try:
         return _to_annotated_text(where, parse(), prefix)

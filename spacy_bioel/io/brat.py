@@ -19,8 +19,8 @@ from spacy_bioel.io.open import (
 )
 from spacy_bioel.types import AnnotatedText, Mention
 
-# Lines that are skipped: relations, attributes, equivalences, and notes on something other than a
-# mention. Event lines are needed to identify triggers, which are not mentions.
+# Lines to skip: relations, attributes, equivalences, and notes on something other than a mention.
+# Event lines are not skipped, because they identify triggers, which are not mentions.
 _OTHER_LINES = re.compile(r"(?:[RMA]\w+|\*|#\w*)\t")
 _SPAN = "[0-9]{1,15} [0-9]{1,15}"
 _ENTITY = re.compile(
@@ -31,7 +31,7 @@ _NOTE = re.compile(r"#\w*\t\s*\S+\s+(T\w+)\s*\t(.*)", re.S)
 _CURIE = r"[A-Za-z][\w.]*:[\w.-]*\d[\w.-]*"
 _UMLS_OR_MESH, _NEEDS_PREFIX = r"[CD]\d{6,9}", r"[A-Za-z]{,3}\d+"
 _TRIGGER = re.compile(r"E\w+\t[^\s:]+:(T\w+)(?: .*)?")
-_MAX_FILES_SHOWN = 3  # max. file names listed in a warning
+_MAX_FILES_SHOWN = 3  # maximum number of file names in a warning
 
 
 def read_brat(
@@ -42,10 +42,10 @@ def read_brat(
     Lines such as "T1<tab>Disease 0 5;16 23<tab>words" are mentions; several pairs of offsets become
     fragments. Lines such as "N1<tab>Reference T1 MESH:D003920<tab>name" and notes that consist of
     ids add ids, in file order; other notes on mentions are counted in a warning [W337]. Triggers,
-    relations and attributes are skipped. Texts without .ann are skipped with a warning [W301].
+    relations and attributes are skipped. Texts without an .ann file are skipped and counted [W301].
 
-    path (str | PathLike): The .ann file, the .txt file next to it, or a folder with pairs.
-    annotations (bool): Whether to read the mentions; False also skips the checks of mentions.
+    path (str | PathLike): The .ann file, the .txt file next to it, or a folder of such pairs.
+    annotations (bool): Whether to read and check the mentions.
     YIELDS (AnnotatedText): The id is the file name without its extension.
     """
     other_notes: list[str] = []
@@ -91,7 +91,7 @@ def _document_stems(path: Path) -> list[Path]:
 
 
 def _read_mentions(path: Path, text: str, prefix: str, other_notes: list[str]) -> list[Mention]:
-    """Read an annotation file, and add notes that are not ids to `other_notes`."""
+    """Read the mentions in an annotation file; add notes that are not ids to `other_notes`."""
     is_id = re.compile(f"{_CURIE}|{_NEEDS_PREFIX if prefix else _UMLS_OR_MESH}").fullmatch
     mentions: dict[str, Mention] = {}
     references: list[tuple[Place, str, str]] = []

@@ -28,7 +28,7 @@ from spacy_bioel.types import AnnotatedText, Concept
 
 _HEAD_CHARS = 1 << 16
 RecordT = TypeVar("RecordT", AnnotatedText, Concept)
-# Maps each format to its reader and a pattern for the start of a file, after any white space. All
+# Each format has a reader, and a pattern that matches the start of its files after white space. All
 # patterns run in linear time.
 Formats = Mapping[str, tuple[Callable[..., Iterator[RecordT]], str]]
 
@@ -54,14 +54,14 @@ ONTOLOGY_FORMATS: Formats[Concept] = {
     "ncbi-gene": (read_gene_info, r"#?tax_id\tGeneID\tSymbol\t"),
     "table": (read_header_table, r"(#[^\n]*\n)*[^\n]+[\t,;]"),
     "umls": (read_umls, r"(?!)"),  # a folder, recognised by its file names
-    "omop": (read_athena, r"(?!)"),  # the same
+    "omop": (read_athena, r"(?!)"),  # also a folder
 }
 
 _OPTIONS = {"table": {"columns", "synonym_separator"}, "omop": {"vocabularies"}}
 
 
 def detect_corpus_format(path: StrPath) -> str:
-    """Detect a corpus format (a key of CORPUS_FORMATS) from file contents, or BRAT from names."""
+    """Detect a corpus format (a key of CORPUS_FORMATS) by file contents; BRAT by file names."""
     return "brat" if is_brat(path) else _detect(path, CORPUS_FORMATS)
 
 
@@ -80,7 +80,7 @@ def read_corpus(
 ) -> Iterator[AnnotatedText]:
     """Stream the texts in a corpus, in any of the CORPUS_FORMATS.
 
-    format (str | None): A key of CORPUS_FORMATS; None: detected from the contents.
+    format (str | None): A key of CORPUS_FORMATS; None detects the format from the contents.
     prefix (str): Vocabulary of ids without a prefix.
     """
     name = detect_corpus_format(path) if format is None else format
@@ -98,12 +98,12 @@ def read_ontology(
 ) -> Iterator[Concept]:
     """Stream the concepts in a source, in any of the ONTOLOGY_FORMATS.
 
-    format (str | None): A key of ONTOLOGY_FORMATS; None: detected from the contents.
+    format (str | None): A key of ONTOLOGY_FORMATS; None detects the format from the contents.
     prefix (str): Vocabulary of ids without a prefix; "": the reader's default.
     columns (Mapping[str, str | int | tuple[str, ...]] | None): Columns of a table (see
         `read_table`); None: not a table, or a table whose header contains the column keys.
-    synonym_separator (str): What separates the synonyms in a cell of a table; "": detected.
-    vocabularies (Collection[str]): Vocabularies of OMOP to read; empty: all.
+    synonym_separator (str): Separator of the synonyms in a table's cells; "" detects the separator.
+    vocabularies (Collection[str]): Vocabularies of OMOP to read; if empty, all are read.
     """
     name = format or ("table" if columns is not None else detect_ontology_format(path))
     reader = _reader_of(ONTOLOGY_FORMATS, name)
@@ -119,7 +119,7 @@ def read_ontology(
 def _detect(path: StrPath, formats: Formats[RecordT]) -> str:
     with open_text(path, errors="replace") as file:  # the reader will report bad bytes
         head = file.read(_HEAD_CHARS)
-        # Skip white space here: a pattern that matched a long run of it would take quadratic time.
+        # Skip white space here: a pattern that matched much white space would take quadratic time.
         while head and not (head := head.lstrip()):
             head = file.read(_HEAD_CHARS)
         head += file.read(_HEAD_CHARS - len(head))

@@ -1,4 +1,4 @@
-"""JSON parsing with limits, and JSON lines for concepts and texts.
+"""Parse JSON with limits, and read and write JSON lines with concepts or texts.
 
 JSON lines are the package's output format, and the input format for sources without a reader.
 """
@@ -68,7 +68,7 @@ def _depth(value: object, level: int = 0) -> int:
 
 
 def read_json(path: StrPath, kind: type = object, *, problem: str) -> Any:
-    """Parse the JSON in a file, which is read into memory.
+    """Parse a JSON file, which is read into memory as a whole.
 
     problem (str): Error template, with {path} and {found}, for a file without JSON of this kind.
     RAISES BioelError: The same errors as `open_text`; `problem`.
@@ -84,14 +84,14 @@ def read_json(path: StrPath, kind: type = object, *, problem: str) -> Any:
     return value
 
 
-# Keys for mentions: in our own files, in our output, in Prodigy and in doccano.
+# Keys of the list of mentions: in our input, in our output, in Prodigy and in doccano.
 _MENTION_LISTS = ("mentions", "links", "spans", "entities")
-_LABELS = ("label", "labels")  # mentions in doccano, or classes of the whole text
+_LABELS = ("label", "labels")  # in doccano, mentions or classes of the whole text
 _TEXT_KEYS = {"text": str, **dict.fromkeys((*_MENTION_LISTS, "annotates"), list)}
 _OTHER_OFFSETS = frozenset(("tokens", "sentences", "sents", "sections", "relations"))
-# {"start": 0, "end": 5} or [0, 5, "Disease"]; in JSON, quotes inside strings have a backslash.
+# Matches {"start": 0, "end": 5} or [0, 5, "Disease"], but not in strings, where quotes are escaped.
 _OFFSETS = re.compile(r'"(start|begin)\w{0,9}": \d+, [^{}]{0,200}"end\w{0,9}": \d|\[\d+, \d+, "')
-_LEFT_OUT = ("reject", "ignore")  # answers in Prodigy
+_LEFT_OUT = ("reject", "ignore")  # answers of records that Prodigy users left out
 _CONCEPT_KEYS = {
     "id": str, "names": list, "types": list, "parents": list, "definition": str,
     "replaced_by": str, "xrefs": list,
@@ -100,8 +100,8 @@ _MENTION_KEYS = {
     "start": int, "end": int, "label": str, "ids": (list, str), "fragments": list, "text": str,
 }  # fmt: skip
 _ID_KEYS = tuple("ids kb_id link cui concept_id identifier identifiers concept id".split())
-_LABEL_KEYS = ("label", "type", "entity", "entity_group", "labels")  # the first counts, as of ids
-_KNOWN_KEYS = frozenset(  # which contain neither a label nor ids, in our output and other tools
+_LABEL_KEYS = ("label", "type", "entity", "entity_group", "labels")  # the first found is used
+_KNOWN_KEYS = frozenset(  # keys without a label or ids, in our output and in other tools
     "token_start token_end start_offset end_offset start_char end_char index source input_hash "
     "name pattern priority color score rank probability confidence candidates context".split()
 ).union(_MENTION_KEYS)
@@ -144,8 +144,8 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
     The output of `bioel link` has "links"; documents that could not be linked are skipped with a
     warning [W260]. Prodigy has "spans"; records that were rejected or ignored are skipped with a
     warning [W336]. doccano has "label", a list of [start, end, label], or "entities" with
-    "start_offset". Other keys are ignored, unless a record without mentions has offsets [B523], or
-    a mention lacks a label or ids, which they may contain: they are counted in a warning [W370].
+    "start_offset". Other keys are ignored, with two exceptions. A record without mentions must not
+    have offsets [B523]. If a mention lacks a label or ids, its other keys cause a warning [W370].
     """
     n, left_out, unread = 0, Counter[str](), Counter[str]()
     for n, (where, record) in enumerate(_records(path), start=1):
@@ -175,14 +175,14 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
 
 
 def _with_text(record: _Record) -> _Record:
-    """Return a record with its text as "text"; older files of doccano have "data"."""
+    """Return a record whose text has the key "text" instead of "data", as in older doccano."""
     return {"text": record["data"], **record} if "data" in record else record
 
 
 def _mention_list(where: Place, record: _Record) -> tuple[str, list[Any]]:
-    """Find the list of mentions in a record. RETURNS (tuple): Its key, and the list.
+    """Find the list of mentions in a record. RETURNS (tuple): The list's key, and the list.
 
-    RAISES BioelError: [B132] if there are several, [B523] if there are none, but offsets elsewhere.
+    RAISES BioelError: [B132] several lists, [B523] no list, but offsets under another key.
     """
     lists = {key: record[key] for key in _MENTION_LISTS if record.get(key)}
     for key in _LABELS:
@@ -200,7 +200,7 @@ def _mention_list(where: Place, record: _Record) -> tuple[str, list[Any]]:
 
 
 def read_documents_jsonl(path: StrPath, *keys: str) -> Iterator[tuple[Any, ...]]:
-    """Stream the text, id and values of keys in each line without checking them; None: missing."""
+    """Stream each line's text, id and values of `keys`, unchecked; a missing value is None."""
     # Accept lone surrogates here, so that one bad text does not stop the whole run.
     for number, (_, record) in enumerate(_records(path, lone_surrogates=True), start=1):
         yield _with_text(record).get("text"), _id_of(record, number), *map(record.get, keys)
@@ -233,7 +233,7 @@ def _json_mention(
             mention = {"start": start, "end": end, "text": words, "ids": ids}
         case [start, end, label] if key != "mentions":
             mention = {"start": start, "end": end, "label": label}
-        case {"start_offset": start, "end_offset": end}:  # doccano, whose ids number annotations
+        case {"start_offset": start, "end_offset": end}:  # doccano: "id" is not a concept id
             mention = {**mention, "start": start, "end": end, "id": None}
         case dict():
             pass
@@ -273,7 +273,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _records(path: StrPath, *, lone_surrogates: bool = False) -> Iterator[tuple[Place, _Record]]:
-    """Yield the JSON objects in a file: one in each line that is not blank, or several in an array.
+    """Yield the JSON objects in a file, which has one object per line or an array of objects.
 
     The brackets of an array may be on lines of their own, as `bioel link` writes them.
     """

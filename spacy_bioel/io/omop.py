@@ -1,4 +1,4 @@
-"""Reader for vocabularies of OMOP, as downloaded from Athena: https://athena.ohdsi.org"""
+"""Reader for OMOP vocabularies that were downloaded from Athena, https://athena.ohdsi.org"""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from spacy_bioel.types import OMOP, STANDARD, Concept
 
 _ATHENA_FILES = ("CONCEPT", "CONCEPT_RELATIONSHIP", "CONCEPT_SYNONYM")
 _CODES = ("concept_id", "vocabulary_id", "concept_code")
-_ENGLISH = frozenset(("4180186", "4093769", "0"))  # now, formerly, and no language
+_ENGLISH = frozenset(("4180186", "4093769", "0"))  # ids of English (current, old) and no language
 _MAX_ID_DIGITS = 18
-# Relations that are not read, although their names resemble relations that are.
+# Valid relations that are not read, and are not misspellings of relations that are read.
 _OTHER_RELATIONS = ("Concept replaces", "Maps to unit", "Maps to value")
 
 
 def read_athena(
     folder: StrPath, *, prefix: str = "", vocabularies: Collection[str] = ()
 ) -> Iterator[Concept]:
-    """Stream the concepts in a folder with CONCEPT, CONCEPT_SYNONYM and CONCEPT_RELATIONSHIP.
+    """Stream concepts from the CONCEPT, CONCEPT_SYNONYM and CONCEPT_RELATIONSHIP files in a folder.
 
-    Cross-references are the id of OMOP, then the concepts that this one "Maps to". A concept with
-    an invalid_reason is retired: one of the concepts read replaces it, or else those that replace
-    it or that it maps to are to be considered. Only English synonyms are read.
+    A concept's cross-references are its OMOP id, and the concepts that it "Maps to". A concept with
+    an invalid_reason is retired. If only one concept replaces it, and is read too, that is recorded
+    as its replacement; otherwise concepts to consider are listed. Only English synonyms are read.
 
     prefix (str): Ignored, because ids have the prefix of their vocabulary.
-    vocabularies (Collection[str]): Vocabularies to read; empty: all.
+    vocabularies (Collection[str]): Vocabularies to read; if empty, all are read.
     """
     concepts, relations, synonyms = (
         file_in(folder, f"{name}.csv", of="an Athena download") for name in _ATHENA_FILES
@@ -101,7 +101,7 @@ def _to_curie(vocabulary: str, code: str) -> str:
 
 
 def _rows(path: Path, *columns: str) -> Iterator[list[Any]]:
-    """Stream the cells of some columns; concept ids are numbers."""
+    """Stream the cells of these columns, with concept ids converted to integers."""
     rows = split_rows(numbered_lines(path, ends=True), "\t", quoted=False)
     header = [name.lower() for name in header_of(next(rows, (None, [], ""))[1])]
     at = [i for (i,) in column_indices(path, {c: c for c in columns}, header).values()]

@@ -32,7 +32,7 @@ from spacy_bioel.io.open import (
 )
 from spacy_bioel.types import Concept
 
-# "property_value: terms:license https://..."; ontologies use various prefixes for Dublin Core.
+# Matches "property_value: terms:license https://...", with any prefix for Dublin Core.
 _LICENCE = re.compile(r'property_value:\s*\S*\blicen[cs]e\s+(?:"([^"]*)"|(\S+))')
 _STANZA = re.compile(r"\[(\w+)\]\s*(?:!.*)?")
 _FIELD = re.compile(r"([A-Za-z][\w-]*)\s*:\s*(.*)", re.S)
@@ -45,7 +45,7 @@ _QUOTED = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"\s*(\w*).*', re.S)
 _ESCAPED = re.compile(r"\\(.)", re.S)
 _ESCAPED_SPACES = {"n": "\n", "t": "\t", "W": " ", "\n": ""}
 _SYNONYM_SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
-# For each tag, a pattern for its value, and a description of the value for error messages.
+# Pattern for each tag's value, and a description of the value for error messages.
 _VALUE_PATTERNS = {
     **dict.fromkeys(("id", "is_a", "alt_id", "replaced_by", "consider"), (_OBO_ID, "an id")),
     **dict.fromkeys(("name", "namespace", "default-namespace"), (_OBO_TEXT, "words")),
@@ -56,7 +56,7 @@ _VALUE_PATTERNS = {
 }
 _OPTIONAL_TAGS = ("def", "xref")
 _READ_TAGS = (*_VALUE_PATTERNS, *(f"{scope.lower()}_synonym" for scope in _SYNONYM_SCOPES))
-# Other tags of terms in OBO 1.0 to 1.4.
+# Tags of terms in OBO 1.0 to 1.4 that are valid, but not read.
 _OTHER_TAGS = frozenset(
     "builtin comment created_by creation_date disjoint_from equivalent_to intersection_of "
     "is_anonymous property_value relationship subset union_of use_term xref_analog "
@@ -74,7 +74,7 @@ def read_obo(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     Imports are not followed. Obsolete terms become retired concepts, with or without a replacement,
     and alternate ids become retired concepts without names. Malformed cross-references and
     definitions are skipped with a warning [W477]. Fields without a counterpart in `Concept` are
-    ignored; tags of terms that OBO does not have are counted in a warning [W479].
+    ignored; tags that OBO does not define are counted in a warning [W479].
 
     YIELDS (Concept): Names are the label, then the exact, narrow, broad and related synonyms.
     RAISES BioelError: [B116] for a malformed line, or a tag or stanza that is probably misspelt.
@@ -119,9 +119,9 @@ def read_obo_header(path: StrPath) -> tuple[str, str]:
 def obo_stanzas(
     path: StrPath, read: Iterable[tuple[Place, str]] | None = None
 ) -> Iterator[tuple[str, _Lines]]:
-    """Yield the kind and lines of each stanza, with its [KIND] line; the header's kind is "".
+    """Yield each stanza's kind ("" for the header), and its lines including the [KIND] line.
 
-    read (Iterable | None): Lines of the file, if they were read.
+    read (Iterable | None): Lines of the file, if the file has already been read.
     RAISES BioelError: [B116] for a stanza that is probably meant as [Term].
     """
     kind, lines = "", [(Place(path, 1), "")]
@@ -148,7 +148,7 @@ def obo_stanzas(
 def _parse_fields(lines: _Lines, malformed: _Lines, unread: Counter[str]) -> dict[str, list[str]]:
     """Return values by tag (synonyms by scope), and add malformed optional lines to `malformed`.
 
-    unread (Counter): Counts the tags that OBO does not have.
+    unread (Counter): Counts the tags that OBO does not define.
     """
     fields: dict[str, list[str]] = defaultdict(list)
     for where, line in lines[1:]:
@@ -179,7 +179,7 @@ def _parse_fields(lines: _Lines, malformed: _Lines, unread: Counter[str]) -> dic
 
 
 def _line_error(where: Place, line: str, expected: str) -> BioelError:
-    """Return error B116 for a line, and keep the line as the position of the bad record."""
+    """Note the line as the location of the bad record, and return error B116 for it."""
     with skip_if_bad(where):
         pass
     return BioelError(Errors.B116.format(where=where, expected=expected, row=line.strip()[:80]))
@@ -195,7 +195,7 @@ def _term_concepts(fields: _Fields, namespace: str, prefix: str) -> Iterator[Con
     synonyms = [name for scope in _SYNONYM_SCOPES for name in sorted(fields.get(scope, ()))]
     names = unique_names([*fields.get("name", ()), *synonyms])
     if "true" in fields.get("is_obsolete", ()):
-        replacements = ids("replaced_by")  # a build leaves the choice among several to a person
+        replacements = ids("replaced_by")  # if there are several, a person has to choose
         yield from (Concept(term_id, names, replaced_by=other) for other in replacements)
         if not replacements:
             yield Concept(term_id, names, consider=tuple(ids("consider")))
@@ -242,7 +242,7 @@ def read_owl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
             "id": [term.id],
             "name": [term.name or ""],
             "is_obsolete": ["true"] if term.obsolete else [],
-            # Ids, not terms, since the replacement may be in another ontology.
+            # These are ids, not terms, because a replacement may be in another ontology.
             "replaced_by": list(term.replaced_by.ids),
             "consider": list(term.consider.ids),
             "is_a": [parent.id for parent in term.superclasses(distance=1, with_self=False)],
@@ -317,7 +317,7 @@ def read_mesh_xml(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
     if root is None:
         raise BioelError(Errors.B121.format(path=path))
     tag = f"{root[1]}Record"
-    kind = "Descriptor" if tag == "DescriptorRecord" else tag  # in names of elements
+    kind = "Descriptor" if tag == "DescriptorRecord" else tag  # as in names of XML elements
     ui_of_tree = {
         tree: record.findtext("DescriptorUI", "").strip()
         for record in (iter_xml(path, tag) if kind == "Descriptor" else ())

@@ -1,5 +1,5 @@
-"""Helpers shared by all readers: open files, stream lines, XML elements and rows of workbooks,
-convert ids to CURIEs, check offsets, report what is not read, and skip bad records.
+"""Helpers shared by all readers, which open and stream files, check offsets and convert ids to
+CURIEs. Bad records can be skipped and reported instead of raising an error.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ import zstandard
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings, needing
 
 StrPath = str | os.PathLike[str]
-# CURIE prefix for each spelling of a vocabulary's name in sources. CTD writes "DO:DOID:0001816".
+# CURIE prefix for each vocabulary name in sources, in lower case. CTD writes "DO:DOID:0001816".
 _PREFIX_OF_VOCABULARY = {"mesh": "MESH:", "omim": "OMIM:", "umls": "", "do": "", "cellosaurus": ""}
 _ID_SEPARATORS = re.compile(r"[|+;,]")
 _NIL = frozenset({"", "-", "-1", "nil", "cui-less"})
 _OMIM_NUMBER = re.compile(r"\d{6}")
-_N_SHOWN = 3  # messages on skipped records that are kept
+_N_SHOWN = 3  # number of error messages on skipped records that are kept
 _Good = TypeVar("_Good")
 
 
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
     path: StrPath
     line: int = 0
-    sheet: str = ""  # name in the workbook, if several sheets are read
+    sheet: str = ""  # name of the sheet, if several sheets of a workbook are read
 
     def __str__(self) -> str:
         unit = "row" if str(self.path).endswith(WORKBOOKS) else "line"
@@ -117,10 +117,10 @@ def misspelt(word: str, keywords: Iterable[str]) -> str:
 def warn_unread(
     path: StrPath, what: str, unread: Mapping[str, int], missing: Collection[str] = ()
 ) -> None:
-    """Warn about keywords that are not read [W479].
+    """Log a warning [W479] about columns or tags in a file that are not read.
 
-    unread (Mapping[str, int]): How often each of them occurs.
-    missing (Collection[str]): Keywords that the file lacks, and that others may misspell.
+    unread (Mapping[str, int]): How often each unread keyword occurs.
+    missing (Collection[str]): Keywords that the file lacks, which unread ones may misspell.
     """
     names = []
     for word, n in islice(unread.items(), 10):
@@ -148,7 +148,7 @@ class BadRecord:
 class Skipped:
     """Bad records skipped in a `skipping_bad` block; a record that is read twice counts once.
 
-    first (list[str]): The first messages.
+    first (list[str]): The first error messages.
     kept (int): Number of records that `counting_kept` has yielded.
     """
 
@@ -157,7 +157,7 @@ class Skipped:
     n: int = 0
     kept: int = 0
     place: Place = Place("")
-    _seen: set[int] = field(default_factory=set)  # hashes of records, as there may be millions
+    _seen: set[int] = field(default_factory=set)  # hashes instead of records, to save memory
 
     def add(self, error: BioelError) -> None:
         record = BadRecord(str(self.place.path), self.place.line, str(error))
@@ -183,7 +183,7 @@ def skipping_bad(report: Callable[[BadRecord], None]) -> Iterator[Skipped]:
 
 
 def counting_kept(records: Iterable[_Good]) -> Iterator[_Good]:
-    """Yield records. If all were skipped as bad, raise the first error again."""
+    """Yield records and count them; if all were skipped as bad, raise the first error again."""
     skipped = _SKIPPED.get() or Skipped(lambda _: None)
     for record in records:
         skipped.kept += 1
@@ -194,9 +194,9 @@ def counting_kept(records: Iterable[_Good]) -> Iterator[_Good]:
 
 @contextmanager
 def skip_if_bad(place: Place | None = None) -> Iterator[None]:
-    """Read one record in this block; inside `skipping_bad`, its errors are reported, not raised.
+    """Run a block that reads one record; inside `skipping_bad`, errors are reported, not raised.
 
-    place (Place | None): Place of the record; None if it was set when the record was read.
+    place (Place | None): Place of the record; None if an outer reader has already set the place.
     """
     if place is not None and (skipped := _SKIPPED.get()) is not None:
         skipped.place = place
@@ -208,13 +208,13 @@ def skip_if_bad(place: Place | None = None) -> Iterator[None]:
         skipped.add(error)
 
 
-_ARCHIVE_EXTRAS = re.compile(r"/$|^__MACOSX/")  # folders, and metadata that macOS adds
+_ARCHIVE_EXTRAS = re.compile(r"/$|^__MACOSX/")  # folders, and metadata added by macOS
 _CHUNK_BYTES = 1 << 16
 _ZSTD_CHUNK = 1 << 11  # compressed bytes, which unpack to at most 64 MB
-# Text compresses up to 40-fold. An archive that expands far more is probably a zip bomb.
+# Maximum expansion of archives: text expands up to 40-fold, and a zip bomb far more.
 _MAX_RATIO = 100
-_MIN_LIMIT = 1 << 26  # bytes; limit for small archives
-# Documents that are not text, by their first bytes; and files in those that are zip archives.
+_MIN_LIMIT = 1 << 26  # unpacked bytes that even a very small archive may have
+# First bytes of documents that are not text, and files inside Office documents (zip archives).
 _OFFICE = "an Office document"
 _DOCUMENTS = {b"%PDF": "a PDF document", b"{\\rt": "an RTF document", b"\xd0\xcf\x11\xe0": _OFFICE}
 _OFFICE_FILES = {"[Content_Types].xml", "META-INF/manifest.xml"}
@@ -269,7 +269,7 @@ def _unpack(raw: io.BufferedReader, path: Path) -> Iterator[bytes] | None:
 
 
 def _unpack_zstd(raw: io.BufferedReader) -> Iterator[bytes]:
-    """Unpack all frames. Unlike `zstandard`'s own reader, this detects truncated files."""
+    """Unpack a Zstandard file; unlike `zstandard`'s own reader, this detects truncated files."""
     chunk = raw.read(_ZSTD_CHUNK)
     while chunk:
         frame = zstandard.ZstdDecompressor().decompressobj()
@@ -318,7 +318,7 @@ def open_text(path: StrPath, *, errors: str = "strict") -> Iterator[TextIO]:
         text = io.TextIOWrapper(reader, encoding="utf-8-sig", errors=errors, newline="\n")
         try:
             yield text
-        except UnicodeDecodeError:  # the wrapper reads ahead: find the line with the bad byte
+        except UnicodeDecodeError:  # find the line with the bad byte, as the wrapper reads ahead
             with open_binary(path) as reader:
                 for number, line in enumerate(reader, start=1):
                     _decode_line(Place(path, number), line)
@@ -341,7 +341,7 @@ def _decode_line(place: Place, line: bytes) -> str:
 def numbered_lines(path: StrPath, *, ends: bool = False) -> Iterator[tuple[Place, str]]:
     """Stream the lines of a text file, each with its place.
 
-    ends (bool): Whether the lines keep their ends.
+    ends (bool): Whether the lines keep their line ends.
     RAISES BioelError: The same errors as `open_text`.
     """
     with open_binary(path) as reader:
@@ -358,7 +358,7 @@ def numbered_lines(path: StrPath, *, ends: bool = False) -> Iterator[tuple[Place
 
 
 def file_in(folder: StrPath, name: str, *, of: str) -> Path:
-    """Find a file that may be compressed. RAISES BioelError: [B123] if there is none."""
+    """Find a file in a folder, plain or compressed. RAISES BioelError: [B123] if it is missing."""
     paths = [Path(folder, f"{name}{suffix}") for suffix in ("", ".gz", ".zst")]
     if found := next(filter(Path.is_file, paths), None):
         return found
@@ -366,7 +366,7 @@ def file_in(folder: StrPath, name: str, *, of: str) -> Path:
 
 
 def iter_xml(path: StrPath, tag: str) -> Iterator[Element]:
-    """Stream the XML elements with a given tag, freeing each when the next is read.
+    """Stream the XML elements with a given tag, freeing each element when the next is read.
 
     RAISES BioelError: The same errors as `open_binary`; [B111] if the XML is not well-formed,
         [B260] if its encoding is unknown.
@@ -384,13 +384,13 @@ def iter_xml(path: StrPath, tag: str) -> Iterator[Element]:
             raise BioelError(Errors.B111.format(where=where, error=error)) from error
         except BioelError:
             raise
-        except (LookupError, ValueError) as error:  # expat does not know the encoding
+        except (LookupError, ValueError) as error:  # expat does not support the encoding
             raise BioelError(Errors.B260.format(path=path, error=error)) from error
 
 
 WORKBOOKS = (".xlsx", ".xlsm")
 _MAX_ROWS = 1 << 20  # Excel's limit for a sheet
-# Types of cells in openpyxl, whose text may not be what was typed.
+# openpyxl's codes for types of cells whose text may differ from what a person typed.
 _CHANGED = {
     "b": "a truth value",
     "d": "a date (Excel turns names such as MARCH1 and SEPT2 into dates)",
@@ -398,20 +398,20 @@ _CHANGED = {
     "f": "a formula",
     "long": "a number with more than 15 digits, of which Excel keeps 15",
 }
-_ZEROS = re.compile("0{2,}")  # a number format that shows leading zeros
+_ZEROS = re.compile("0{2,}")  # a number format with leading zeros, such as "00000"
 
 
 class ChangedCell(str):
-    """Message on a cell whose text may not be what was typed, an error if the cell is used."""
+    """Message about a cell that Excel may have changed, which is an error if the cell is used."""
 
-    shown = ""  # the text
+    shown = ""  # the cell's text
 
 
 def read_workbook(path: StrPath, *, is_only: bool = True) -> Iterator[tuple[Place, list[str]]]:
-    """Stream the rows of the only sheet with contents, or of all sheets, as Excel shows them.
+    """Stream the rows of a workbook's only sheet with contents (or of all), as Excel shows them.
 
     RAISES BioelError: [B101] if the file does not exist, [B104] if it is not a workbook, [B192]
-        without openpyxl, [B515] if not one sheet has contents, [B517] if a row has a number that is
+        without openpyxl, [B515] if no sheet or several have contents, [B517] if a row number is
         too high.
     """
     with needing("xlsx", "Reading Excel workbooks"):
@@ -419,7 +419,7 @@ def read_workbook(path: StrPath, *, is_only: bool = True) -> Iterator[tuple[Plac
     try:
         sheets = []
         for sheet in load_workbook(path, read_only=True).worksheets:
-            sheet.reset_dimensions()  # some programs write a wrong size
+            sheet.reset_dimensions()  # some programs write a wrong size into the file
             sheets += [sheet] * any(_rows_of(sheet, path))
         if len(sheets) != 1 and (is_only or not sheets):
             names = ", ".join(sheet.title for sheet in sheets) or "none"
@@ -441,9 +441,9 @@ def read_workbook(path: StrPath, *, is_only: bool = True) -> Iterator[tuple[Plac
 
 
 def _rows_of(sheet: Any, path: StrPath) -> Iterator[tuple[int, list[str]]]:
-    """Stream the rows with contents, with their numbers, up to their last cell with contents.
+    """Stream (number, cells) of each row with contents, up to the last cell with contents.
 
-    Formats without contents may be anywhere, and openpyxl fills up the rows before them.
+    Empty cells may have a format, and openpyxl then returns them and all empty rows before them.
     """
     for number, cells in enumerate(sheet.iter_rows(), start=1):
         if number > _MAX_ROWS:

@@ -24,7 +24,7 @@ def read_pubtator(
     overlapping mentions are kept; relation rows are skipped. If the last row has no line end, a
     warning is logged [W140], because the file may be truncated.
 
-    annotations (bool): Whether to read the mentions; False also skips the checks of mentions.
+    annotations (bool): Whether to read and check the mentions.
     YIELDS (AnnotatedText): Document ids may repeat, as in the NCBI corpus.
     """
     for block in _blocks(path, warn=annotations):
@@ -69,7 +69,7 @@ def _text_row(where: Place, line: str, *, kind: str) -> tuple[str, str]:
 def _pubtator_mention(where: Place, line: str, text: str, prefix: str) -> Mention | None:
     """Parse a row "id start end words type ids", separated by tabs; None for a relation row."""
     columns = line.split("\t")
-    # The second column of a relation is its name: "6794356  CID  D008094  D014262".
+    # In a relation row, the second column is the relation's name: "6794356 CID D008094 D014262".
     if len(columns) in (4, 5) and not any(c.isdigit() for c in columns[1]):
         return None
     # BC5CDR has a seventh column with the parts of composite mentions. GNormPlus omits the sixth

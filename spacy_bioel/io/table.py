@@ -56,9 +56,9 @@ _CTD_LAYOUTS: tuple[dict[str, Column], ...] = (
 )  # fmt: skip
 _SEPARATOR_OF_SUFFIX = {".tsv": "\t", ".tab": "\t", ".rrf": "|"}
 UNQUOTED = "\t|"  # separators of tables in which quotes belong to the names
-_BAR = "|"  # separates the values in a cell
-_MAX_CELL_LENGTH = 1 << 27  # characters; csv's default limit is too low for documents
-_N_TO_DETECT = 1000  # rows whose synonyms decide how synonyms are separated
+_BAR = "|"  # separator of the values in a cell
+_MAX_CELL_LENGTH = 1 << 27  # maximum characters; csv's default limit is too low for documents
+_N_TO_DETECT = 1000  # number of rows from which the separator of synonyms is detected
 
 
 def is_text_table(path: StrPath) -> bool:
@@ -68,7 +68,7 @@ def is_text_table(path: StrPath) -> bool:
 def split_rows(
     lines: Iterable[tuple[Place, str]], separator: str, *, quoted: bool
 ) -> Iterator[tuple[Place, list[str], str]]:
-    """Stream rows with the places where they begin, and their lines; blank lines are skipped.
+    """Split lines into rows: stream each row's place, cells and text; blank lines are skipped.
 
     quoted (bool): Whether double quotes protect separators and line ends, as in CSV. In other
         tables quotes belong to the names, and an unpaired quote must not swallow the next rows.
@@ -82,7 +82,7 @@ def split_rows(
                 yield place, line.split(separator), line
         return
     csv.field_size_limit(_MAX_CELL_LENGTH)
-    read: list[tuple[Place, str]] = []  # the lines of a row
+    read: list[tuple[Place, str]] = []  # the lines of the current row
 
     def csv_lines() -> Iterator[str]:
         for place, line in lines:
@@ -100,11 +100,11 @@ def split_rows(
             return
         where, end = read[0][0], read[-1][0].line
         if end - where.line >= len(read):
-            error = "one of its lines is not UTF-8"  # and was skipped
+            error = "one of its lines is not UTF-8"  # `numbered_lines` skipped the line
         if error:
             coded = Errors.B479 if error.startswith(("new-line", "field")) else Errors.B126
             problem = BioelError(coded.format(where=where, end=end, error=error))
-            if error.startswith(("unexpected end", "field")):  # it has swallowed the next rows
+            if error.startswith(("unexpected end", "field")):  # the next rows are lost
                 raise problem
             with skip_if_bad(where):
                 raise problem
@@ -113,7 +113,7 @@ def split_rows(
 
 
 def _open_rows(path: StrPath, *, quoted: bool | None = None) -> _TableRows:
-    """Stream the rows of a table or workbook; by default, tabs and bars exclude quoting."""
+    """Stream a table's or workbook's rows; with tabs or bars, quotes are literal by default."""
     if table_suffix(path) in WORKBOOKS:
         return read_workbook(path)
     separator, lines = separator_of(path), numbered_lines(path, ends=True)
@@ -122,7 +122,7 @@ def _open_rows(path: StrPath, *, quoted: bool | None = None) -> _TableRows:
 
 
 def check_row(where: Place, row: list[str], width: int, used: Iterable[int]) -> None:
-    """Check that no cell is missing or left over [B510], or changed by Excel and used [B514]."""
+    """Check that a row has the right width [B510], and no used cell changed by Excel [B514]."""
     if len(row) < width or any(row[width:]):
         raise BioelError(Errors.B510.format(where=where, found=len(row), expected=width))
     for i in used:
@@ -131,9 +131,9 @@ def check_row(where: Place, row: list[str], width: int, used: Iterable[int]) -> 
 
 
 def read_text_table(path: StrPath, patient: str = "", date: str = "") -> Iterator[tuple[str, ...]]:
-    """Stream (text, id) from a table with a column "text", and optionally "id"; default: numbers.
+    """Stream (text, id) from a table with a "text" column; without an "id" column, ids are numbers.
 
-    patient, date (str): Names of columns whose cells follow; "" for none.
+    patient, date (str): Names of columns whose cells are added to each tuple; "" for none.
 
     RAISES BioelError: [B444] without a column of texts, [B511] for an empty or repeated id; the
         same errors as `read_table`.
@@ -147,8 +147,8 @@ def read_text_table(path: StrPath, patient: str = "", date: str = "") -> Iterato
     indices = {key: i for key, (i,) in column_indices(path, columns | more, header).items()}
     others = [name for name in header if name and name not in (*columns, patient, date)]
     warn_unread(path, "columns", dict.fromkeys(others, 1), {"id"} - columns.keys())
-    used = [i for key, i in indices.items() if key != "date"]  # a date may be one in Excel too
-    ids: set[int] = set()  # hashes, as there may be millions
+    used = [i for key, i in indices.items() if key != "date"]  # dates may be Excel dates
+    ids: set[int] = set()  # hashes of the ids, to save memory
     for number, (where, row) in enumerate(rows, start=1):
         if "id" in columns and not any(row):
             continue
@@ -179,10 +179,10 @@ def read_table(
         "types", "trees" (MeSH tree numbers), "parents", "definition", "alt_ids", "replaced_by",
         "xrefs" to a column name in the header (or several names), or to a column number, counted
         from 1. If all are numbers, the table has no header.
-    synonym_separator (str): What separates the synonyms in a cell; "": a bar, or a semicolon if
-        none of the first cells contains a bar, and more than a fifth of them, and most that might
-        have several synonyms, contain a semicolon. A warning is logged [W478] if semicolons could
-        be either separators or parts of names.
+    synonym_separator (str): Separator of the synonyms in a cell. "" means a bar, or a semicolon if
+        the first cells contain no bar, and enough of them contain a semicolon: more than a fifth of
+        all cells, and most cells with semicolons or commas. A warning [W478] is logged if
+        semicolons could be either separators or parts of names.
     YIELDS (Concept): One per row, and one without names for each alternate id.
     RAISES BioelError: [B510] for a row of another width, [B512] for two columns of one name.
     """
@@ -207,7 +207,7 @@ def read_table(
     if detects and not any(_BAR in cell for cell in some):
         # Semicolons and commas also occur in names.
         separator = ";" if sum(several) > max(len(several) / 2, len(some) / 5) else _BAR
-    n_of = {";": 0, _BAR: 0}  # rows with it in their synonyms, those with both as a bar
+    n_of = {";": 0, _BAR: 0}  # number of rows by separator; a bar overrides semicolons
     for where, row in chain(first, rows):
         with skip_if_bad(where):
             check_row(where, row, len(header), used)
@@ -256,7 +256,7 @@ def read_header_table(
 
 
 def table_suffix(path: StrPath) -> str:
-    """Return the suffix of a file in lower case, without the suffix of compression."""
+    """Return a file's suffix in lower case, ignoring ".gz" and ".zst": ".csv" for "A.CSV.gz"."""
     suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     return next((suffix for suffix in reversed(suffixes) if suffix not in (".gz", ".zst")), "")
 
@@ -282,7 +282,7 @@ def _column_names(columns: Mapping[str, Column]) -> set[str]:
 
 
 def header_of(row: list[str]) -> list[str]:
-    """Return the names of columns; spreadsheets add empty cells at the end of all rows."""
+    """Return the column names in a header row, without empty cells that spreadsheets append."""
     names = [cell.strip().lstrip("# " if i == 0 else "") for i, cell in enumerate(row)]
     while names and not names[-1]:
         names.pop()
@@ -290,7 +290,7 @@ def header_of(row: list[str]) -> list[str]:
 
 
 def _read_header(path: StrPath, rows: _TableRows, columns: Mapping[str, Column]) -> list[str]:
-    """Find the header: the comment line or first row with the most of the expected names."""
+    """Find the header: the comment line, or the first row, with most of the expected names."""
     wanted = _column_names(columns)
     best: list[str] = []
     for _, row in rows:
@@ -351,7 +351,7 @@ def _row_concepts(
         yield Concept(alternate, (), replaced_by=concept_id)
 
 
-# Column indices in MRCONSO.
+# Indices of the columns of MRCONSO that are read.
 _LAT, _TS, _STT, _ISPREF, _AUI, _SAB, _RRF_CODE, _STR, _SUPPRESS = 1, 2, 4, 6, 7, 11, 13, 14, 16
 _NO_CODE = ("", "NOCODE")
 _SUPPRESSED = ("O", "E", "Y")  # obsolete, or marked as suppressible by an editor or the source
@@ -365,7 +365,7 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
 
     The files are sorted by CUI and read in parallel, with one concept in memory at a time.
     Suppressed and non-English atoms are dropped; a concept without a remaining name is skipped.
-    Retired CUIs come last, if MRCUI has a unique successor: a synonym, or else a related CUI.
+    A retired CUI comes last, if MRCUI has one successor for it: a synonym, or else a related CUI.
 
     folder (str | PathLike): Contains MRCONSO.RRF and MRSTY.RRF, and optionally MRDEF.RRF and
         MRCUI.RRF. Each may be compressed: MRCONSO.RRF.gz, MRCONSO.RRF.zst.
@@ -440,7 +440,7 @@ _NO_SYMBOL = "NEWENTRY"  # placeholder in new records without a symbol
 
 
 def read_gene_info(path: StrPath, *, prefix: str = "NCBIGene") -> Iterator[Concept]:
-    """Stream the genes in gene_info that have a symbol.
+    """Stream the genes in NCBI's gene_info file that have a symbol.
 
     Types are "Gene", the type of gene, and the organism, so that `--types NCBITaxon:9606` keeps
     only human genes. Format: https://ftp.ncbi.nlm.nih.gov/gene/DATA/README
@@ -466,8 +466,8 @@ _HGVS_CHANGE = re.compile(r"[:(]([cgmnp]\.[^\s)]+)")
 def read_clinvar(path: StrPath, *, prefix: str = "dbSNP") -> Iterator[Concept]:
     """Stream the variants with an rs number from ClinVar's variant_summary.txt.
 
-    A gene with a change, such as "NCBIGene:673:p.Val600Glu", becomes a retired id of the first
-    variant with this change.
+    Each gene and change, such as "NCBIGene:673:p.Val600Glu", becomes a retired id whose replacement
+    is the first variant with this change.
     """
     for row in read_table(path, columns=_CLINVAR_COLUMNS, prefix=prefix):
         if (number := row.id.partition(":")[2]).isdigit():

@@ -1,7 +1,7 @@
-"""Build a knowledge base: turn records, from any source and in any order, into columns.
+"""Build a knowledge base: merge concept records from any source, and write them as columns.
 
-Records are merged into one draft per concept. Concepts and names are numbered, and are written
-as the columns that `kb.knowledge_base` maps.
+Records with the same id are merged into one draft concept. Concepts and names get row numbers, and
+are written as the columns that `kb.knowledge_base` maps into memory.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ class BuildReport:
 
     records: int = 0
     concepts: int = 0
-    names: int = 0  # distinct
+    names: int = 0  # distinct normalised names
     entries: int = 0  # (concept, name) pairs
     ambiguous_names: int = 0  # names shared by several concepts
-    merged_records: int = 0  # records with the id of an earlier record
+    merged_records: int = 0  # records that repeat the id of an earlier record
     merged_names: int = 0  # spellings of a name that the concept already has
     empty_names: int = 0  # names for which `normalize_name` returns ""
     dropped_by_type: int = 0
-    dropped_by_branch: int = 0  # outside the branches to keep
+    dropped_by_branch: int = 0  # concepts outside the branches to keep
     dropped_nameless: int = 0
     inherited_types: int = 0  # concepts that inherited the types of their parents
     unknown_parents: int = 0  # links to parents that are not in the knowledge base
     retired: int = 0  # retired ids whose replacement is in the knowledge base
-    retired_current: int = 0  # retired ids that are also current ids, and stay current
+    retired_current: int = 0  # ids that are both retired and current, and count as current
     retired_missing: int = 0  # retired ids whose replacement is not in the knowledge base
     withdrawn: int = 0  # retired ids without a replacement
-    redirected: int = 0  # records with retired ids, added to the replacement concepts
+    redirected: int = 0  # records of retired ids that were added to the replacements
     fingerprint: str = ""
 
 
@@ -68,7 +68,7 @@ class BuildReport:
 class Draft:
     """A draft concept, merged from all records with the same id.
 
-    Fields are tuples, since empty tuples take no memory and the garbage collector skips them.
+    The fields are tuples, because empty tuples take no memory and garbage collection skips tuples.
     """
 
     names: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class Draft:
     parents: tuple[str, ...] = ()
     definition: str = ""
     xrefs: tuple[str, ...] = ()
-    sources: tuple[int, ...] = ()  # source of each name, as an index into `Drafts.sources`
+    sources: tuple[int, ...] = ()  # index of each name's source in `Drafts.sources`
 
     def add(self, record: Concept, *, source: int = 0) -> None:
         self.names += record.names
@@ -84,7 +84,7 @@ class Draft:
         self.types = extend_unique(self.types, filter(None, record.types))
         self.parents = extend_unique(self.parents, record.parents)
         self.definition = self.definition or record.definition
-        # In the column, tabs separate cross-references and line breaks separate concepts.
+        # Tabs and line breaks become spaces: the column uses them as separators.
         self.xrefs = extend_unique(self.xrefs, filter(None, map(on_one_line, record.xrefs)))
 
 
@@ -98,15 +98,15 @@ def extend_unique(known: tuple[str, ...], added: Iterable[str]) -> tuple[str, ..
 class Drafts:
     """Contents of a knowledge base that is about to be written as columns."""
 
-    current: dict[str, Draft] = field(default_factory=dict)  # concepts by id
+    current: dict[str, Draft] = field(default_factory=dict)  # draft concepts by id
     retired: dict[str, str] = field(default_factory=dict)  # replacement of each retired id
-    sources: list[str] = field(default_factory=list)  # sources of the build, then later additions
-    # Ids that were retired without a replacement, and the ids to consider instead. They are stored
-    # in the description: only people read them, so they do not change the fingerprint.
+    sources: list[str] = field(default_factory=list)  # sources of the build, then of additions
+    # Ids retired without a replacement, each with the ids to consider instead. Only people read
+    # this field, so it is stored in the metadata and does not change the fingerprint.
     withdrawn: dict[str, list[str]] = field(default_factory=dict)
 
     def source_index(self, source: str) -> int:
-        """Return the index of a source, which is added if it is new."""
+        """Return the index of a source in `sources`, adding the source if it is new."""
         if source not in self.sources:
             self.sources.append(source)
         return self.sources.index(source)
@@ -121,19 +121,19 @@ def merge_records(
     source: str = "",
     branches: Branches | None = None,
 ) -> Drafts:
-    """Merge all records into drafts, inherit types from parents, and apply the filters.
+    """Merge records into draft concepts, inherit missing types from parents, and apply filters.
 
     report (BuildReport): Updated with the counts.
-    types (Collection[str] | None): Keep concepts that have any of these; None keeps all.
+    types (Collection[str] | None): Keep only concepts with any of these types; None keeps all.
     base (Drafts | None): Existing drafts, which are all kept; records are added to them.
-    branches (Branches | None): Keep only the concepts of these branches.
-    RETURNS (Drafts): Concepts in the order of their ids; retired ids map to current ids.
+    branches (Branches | None): Keep only the concepts in these branches.
+    RETURNS (Drafts): Concepts sorted by id; retired ids are mapped to current ids.
     RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B028] no concept left,
         [B310] a branch that is not in the records.
     """
     drafts = base or Drafts()
     base_ids, base_retired = frozenset(drafts.current), dict(drafts.retired)
-    several: dict[str, set[str]] = defaultdict(set)  # replacements, of ids with more than one
+    several: dict[str, set[str]] = defaultdict(set)  # all replacements of ids with several
     source_index = drafts.source_index(source)
     for number, record in enumerate(concepts, start=1):
         report.records = number
@@ -159,7 +159,7 @@ def merge_records(
         others = sorted({ends.get(other, other) for other in several[id]})
         if len(others) == 1:
             once[id] = others[0]
-        else:  # a person has to choose
+        else:  # a person has to choose one of the replacements
             drafts.withdrawn[id] = others
     drafts.retired = follow_chains(once)
     _inherit_types(drafts, base_ids, report)
@@ -218,7 +218,7 @@ def follow_chains(retired: dict[str, str]) -> dict[str, str]:
 
 
 def _inherit_types(drafts: Drafts, base_ids: Collection[str], report: BuildReport) -> None:
-    """Give new concepts without types the types of their direct parents."""
+    """Copy the types of direct parents to new concepts that have no types of their own."""
     inherited = {}
     for id, draft in drafts.current.items():
         if draft.parents:
@@ -236,7 +236,7 @@ def _inherit_types(drafts: Drafts, base_ids: Collection[str], report: BuildRepor
 class Branches:
     """Ontology branches to keep or leave out; a branch is a concept and all concepts below it.
 
-    under (Sequence[str]): Ids at the top of the branches to keep; empty: keep all.
+    under (Sequence[str]): Ids at the top of the branches to keep; if empty, all are kept.
     exclude (Sequence[str]): Ids at the top of the branches to leave out. A concept in both a kept
         and an excluded branch is left out.
     """
@@ -245,7 +245,7 @@ class Branches:
     exclude: Sequence[str] = ()
 
     def kept(self, drafts: Drafts) -> set[str]:
-        """Return the ids of the concepts to keep. A retired id selects its replacement.
+        """Return the ids of the concepts to keep; a retired id selects its replacement's branch.
 
         RAISES BioelError: [B310] if an id is not in the sources.
         """
@@ -255,7 +255,7 @@ class Branches:
                 children[parent].append(id)
 
         def branches(ids: Iterable[str]) -> set[str]:
-            """Return the current ids, and the ids of all concepts below them."""
+            """Return the ids of all concepts in the branches with these ids at the top."""
             waiting = [_current_id(id, drafts) for id in ids]
             found = set(waiting)
             while waiting:
@@ -279,7 +279,7 @@ def _current_id(id: str, drafts: Drafts) -> str:
 
 
 def _without_zeros(id: str) -> str:
-    """Return what "HP:0000118", "HP:118" and "hp_118" have in common."""
+    """Reduce the spellings "HP:0000118", "HP:118" and "hp_118" of an id to the same string."""
     return re.sub(r"[\W_]+|(?<!\d)0+(?=\d)", "", id).lower()
 
 
@@ -293,19 +293,19 @@ def build_kb(
     release: str = "",
     licence: str = "",
 ) -> BuildReport:
-    """Build a knowledge base from records, in any order.
+    """Build a knowledge base folder from concept records, in any order.
 
     Records with the same id are merged. Concepts without types inherit the types of their parents.
-    Names that `normalize_name` maps to the same string share one row. Its spelling comes from the
-    concept with the shortest id among concepts with this preferred name, or else from the first
-    concept with this name. The result does not depend on the order of the records, except for the
-    order of the names within a concept.
+    Names that `normalize_name` maps to the same string share one row. The spelling of a shared name
+    comes from the concept with the shortest id among the concepts that prefer this name, or else
+    from the first concept with this name. The result does not depend on the order of the records,
+    except for the order of the names within a concept.
 
     out (str | Path): Output folder. An existing knowledge base is replaced at the very end, and
         its vectors are removed.
-    types (Collection[str] | None): Keep concepts that have any of these; None keeps all.
-    branches (Branches | None): Keep only the concepts of these branches; None keeps all.
-    source, release, licence (str): Origin of the records, which is stored.
+    types (Collection[str] | None): Keep only concepts with any of these types; None keeps all.
+    branches (Branches | None): Keep only the concepts in these branches; None keeps all.
+    source, release, licence (str): Origin of the records, stored with the knowledge base.
     RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B028] no concept left,
         [B029] `out` exists and is not a knowledge base, [B203] `out` is not writable, [B212]
         another writer does not finish in time, [B310] a branch that is not in the records.
@@ -333,9 +333,9 @@ def write_columns(
 ) -> list[memoryview]:
     """Write the columns of a knowledge base to scratch files in an empty folder.
 
-    drafts (Drafts): Concepts in the order of their ids; retired ids map to current ids.
+    drafts (Drafts): Concepts sorted by id; retired ids are mapped to current ids.
     report (BuildReport): Updated with the counts and the fingerprint.
-    about (Mapping): source, release, licence and selection: ids and types by option of the build.
+    about (Mapping): source, release, licence, and selection (values of the build's filter options).
     RETURNS (list[memoryview]): Pieces of the file with these columns.
     RAISES BioelError: [B028] no concept has a name.
     """
@@ -358,22 +358,22 @@ def write_columns(
 
 @dataclass(slots=True)
 class _RowNumbers:
-    """Row numbers of concepts, sorted by id, and of names, sorted by their first concept."""
+    """Row numbers of concepts (in id order) and of names (in the order of their first concepts)."""
 
-    ids: dict[str, int] = field(default_factory=dict)  # rows of the concepts that have a name
-    names: dict[str, int] = field(default_factory=dict)  # rows of the normalised names
-    surfaces: list[str] = field(default_factory=list)  # stored spellings, in row order
-    # Entries, sorted by concept: the name row, the source row, and 1 for the preferred name.
+    ids: dict[str, int] = field(default_factory=dict)  # row of each concept that has a name
+    names: dict[str, int] = field(default_factory=dict)  # row of each normalised name
+    surfaces: list[str] = field(default_factory=list)  # stored spelling in each name row
+    # One entry per name of a concept: the name's row, its source, and 1 if the name is preferred.
     entry_names: array[int] = field(default_factory=lambda: array("i"))
     entry_sources: array[int] = field(default_factory=lambda: array("i"))
     entry_is_preferred: bytearray = field(default_factory=bytearray)
-    n_names: list[int] = field(default_factory=list)  # number of entries per concept
+    n_names: list[int] = field(default_factory=list)  # number of names of each concept
 
 
 def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _RowNumbers:
     rows = _RowNumbers()
-    # If several concepts share a preferred name, its spelling comes from the concept with the
-    # shortest id, which is the oldest: "BRAF" as in humans, not "Braf" as in mice.
+    # If several concepts share a preferred name, the concept with the shortest (and so oldest) id
+    # determines the name's spelling: "BRAF" as in humans, not "Braf" as in mice.
     oldest: dict[str, tuple[int, str]] = {}
     for id, surfaces in _distinct_names(drafts, report):
         if not surfaces:
@@ -398,10 +398,10 @@ def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _RowNumbers:
 def _distinct_names(
     drafts: Mapping[str, Draft], report: BuildReport
 ) -> Iterator[tuple[str, dict[str, tuple[str, int]]]]:
-    """Yield each concept's id, and the first spelling and source of each normalised name."""
+    """Yield each concept's id, with the first spelling and source of each normalised name."""
     for id, draft in drafts.items():
         surfaces: dict[str, tuple[str, int]] = {}
-        lines = list(map(on_one_line, draft.names))  # in the column, line breaks separate names
+        lines = list(map(on_one_line, draft.names))  # a stored name must be a single line
         for named in zip(map(normalize_name, lines), lines, draft.sources, strict=True):
             normalized, surface, source = named
             if not normalized:
@@ -435,7 +435,7 @@ def _write_names(
     is_preferred = np.frombuffer(rows.entry_is_preferred, dtype=bool)
     concepts = np.repeat(np.arange(len(rows.n_names)), rows.n_names)
     concepts_per_name = np.bincount(names, minlength=len(rows.surfaces))
-    by_name = np.argsort(names, kind="stable")  # keeps each name's concepts in ascending order
+    by_name = np.argsort(names, kind="stable")  # "stable" keeps each name's concepts ascending
     write_strings(folder, "names", rows.surfaces)
     _write_keys(folder, "name", name_keys(rows.names))
     write_column(folder, "name_offsets", offsets_of(concepts_per_name))

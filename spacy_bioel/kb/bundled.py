@@ -1,7 +1,7 @@
-"""The bundled knowledge bases, built on first use, and the `kb` setting of pipes.
+"""Open the bundled knowledge bases, which are built on first use; read the `kb` setting of pipes.
 
-The setting is a knowledge base folder or a name such as "starter:genes" ("" is MeSH), a list of
-these for a joined knowledge base, or a mapping with one of these for each mention label.
+The `kb` setting is a knowledge base folder or a name such as "starter:genes" ("" is MeSH). A list
+of folders and names is opened as a joined knowledge base; a mapping has one for each mention label.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _CONTENTS = {
     "species": "organisms",
     "cells": "cell lines",
 }
-# Files with the compressed concepts of the bundled knowledge bases. A JSON file next to each stores
-# its source, release and licence.
+# Each file contains the compressed concepts of a bundled knowledge base. A JSON file with the same
+# name contains its source, release and licence.
 _CONCEPT_FILES = {name: next(ASSETS_FOLDER.glob(f"{name}.jsonl.?z")) for name in _CONTENTS}
 # Environment variable that overrides the cache folder.
 CACHE_VARIABLE = "SPACY_BIOEL_CACHE"
@@ -92,7 +92,7 @@ def starter_kb(setting: str = "") -> KnowledgeBase:
         if not is_kb(folder):
             check_replaceable(folder)
             with editing(folder, to="build it", make=True) as transaction, without_collection():
-                if not is_kb(folder):  # another thread or process may have built it by now
+                if not is_kb(folder):  # another thread or process may have built the KB by now
                     concepts, report = _read_concepts(name, folder), BuildReport()
                     drafts = merge_records(concepts, report=report, source=about["source"])
                     write = partial(write_columns, drafts=drafts, report=report, about=about)
@@ -118,7 +118,7 @@ def bundled_name(kb: KnowledgeBase) -> str | None:
 
 def _bundled_folder(name: str) -> Path:
     digest = _file_digest(_CONCEPT_FILES[name])
-    # `KnowledgeBase.open` resolves paths too, so they can be compared.
+    # The path is resolved, as in `KnowledgeBase.open`, so that `bundled_name` can compare paths.
     return (cache_folder() / f"{name}-{digest}-{SCHEMA_VERSION}.{NORMALIZER_VERSION}").resolve()
 
 
@@ -128,12 +128,12 @@ def _file_digest(path: Path) -> str:
 
 
 def _read_concepts(name: str, folder: Path) -> Iterator[Concept]:
-    """Stream the concepts of a bundled knowledge base that is about to be built, and say so."""
+    """Stream the concepts of a bundled knowledge base, and log a warning that it will be built."""
     LOGGER.warning(Warnings.W351.format(kb=STARTER_PREFIX + name, folder=folder))
     path = _CONCEPT_FILES[name]
     unpack = lzma.decompress if path.suffix == ".xz" else gzip.decompress
     lines = unpack(path.read_bytes()).splitlines()
-    # The bar is shown only on a terminal.
+    # `disable=None` shows the progress bar only on a terminal.
     for line in tqdm(lines, f"Building {name}", leave=False, disable=None):
         record = srsly.json_loads(line)
         record |= {key: tuple(record.get(key, ())) for key in ("names", "types", "xrefs")}
@@ -141,11 +141,11 @@ def _read_concepts(name: str, folder: Path) -> Iterator[Concept]:
 
 
 KbSetting = str | list[str] | dict[str, str]
-INCLUDED = "kb"  # knowledge base folder in a saved pipe
+INCLUDED = "kb"  # name of the knowledge base folder in a saved pipe
 
 
 def map_folders(value: KbSetting, change: Callable[[str], str]) -> KbSetting:
-    """Apply `change` to each folder in the `kb` setting."""
+    """Return the `kb` setting with `change` applied to each folder in it."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -179,10 +179,10 @@ def open_kbs(value: KbSetting, open: Callable[[str], KnowledgeBase]) -> Knowledg
 
 
 def setting_of(kb: KnowledgeBase, places: Sequence[str], *, before: KbSetting) -> KbSetting:
-    """Return the `kb` setting that opens a knowledge base.
+    """Return the `kb` setting that opens a knowledge base whose parts are in these folders.
 
-    places (Sequence[str]): Folder of each of its parts.
-    before (KbSetting): Setting that opened it, which contains the labels of a single folder.
+    places (Sequence[str]): Folder of each part of the knowledge base.
+    before (KbSetting): Setting that opened the knowledge base; its labels are kept.
     """
     if isinstance(kb, JoinedKnowledgeBase):
         return {label: places[part] for label, part in kb.labels.items()} or list(places)
@@ -197,7 +197,7 @@ def find_included(folder: Path, place: str) -> str:
 
 
 def forget_paths(pipe: Path, **included: Any) -> None:
-    """Replace settings in the config of a saved pipeline that includes the files they refer to.
+    """Replace the paths of files that a saved pipe includes in the config of its pipeline.
 
     spaCy writes the config next to the pipe's folder, with the original paths, which may not exist
     on other machines.

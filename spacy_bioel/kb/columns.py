@@ -1,9 +1,9 @@
-"""Columns: arrays in safetensors files, their schema and checksums.
+"""Read and write columns: arrays in safetensors files, with a schema and checksums.
 
-Each file is a flat array of bytes, mapped from a folder or in memory; all other modules treat both
-alike. Opening checks the header and the checksums of small arrays, which takes milliseconds at any
-size. Larger arrays are checked once, when they are first used: their checksums up to 16 MB, else
-only that their values are in range. `TensorFile.verify` compares all checksums.
+Each file is a flat array of bytes, either memory-mapped or in memory. Opening a file checks the
+header and the checksums of small arrays, which takes milliseconds at any size. A larger array is
+checked on first use: up to 16 MB, its checksum is compared; above 16 MB, its values only have to be
+in range. `TensorFile.verify` compares all checksums.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ LINE_END = ord("\n")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The folder and file of an array, for error messages, and checks that raise these errors.
+    """Folder and file that an array comes from, as named in errors about the array.
 
-    verify (Callable): Compares the array with its checksum, unless it is too large or that has been
-        done. RAISES BioelError: [B024] if it differs.
+    verify (Callable): Compares the array with its checksum, unless the array is too large or was
+        compared before. RAISES BioelError: [B024] if the checksum differs.
     """
 
     where: str = "memory"
@@ -50,9 +50,9 @@ class Origin:
         return BioelError(message.format(**about))
 
     def rows(self, values: Rows, *, below: int) -> Rows:
-        """Return values after checking that they are rows. RAISES BioelError: [B024, B211]."""
+        """Check that values are row numbers, and return them. RAISES BioelError: [B024, B211]."""
         self.verify()
-        # As unsigned integers, negative numbers are the largest: one pass checks both bounds.
+        # Viewed as unsigned, negative numbers are the largest, so one pass checks both bounds.
         unsigned = values.view(f"u{values.itemsize}")
         if values.size and int(unsigned.max()) >= below:
             wrong = values[unsigned >= below].flat[0]
@@ -66,7 +66,7 @@ class Origin:
             raise self.error(Errors.B211, f"offsets from 0 to {end}", found)
 
     def growing(self, offsets: NDArray[Any], *, least: int) -> NDArray[Any]:
-        """Return offsets after checking that they grow. RAISES BioelError: [B024, B211]."""
+        """Check that offsets are ascending, and return them. RAISES BioelError: [B024, B211]."""
         self.verify()
         if (np.diff(offsets.view(np.int64)) < least).any():
             expected = f"offsets that grow by {least} or more"
@@ -76,19 +76,19 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class KbColumn:
-    """An array and where it is from."""
+    """An array, and its folder and file for error messages."""
 
     values: NDArray[Any]
     origin: Origin = Origin()
 
 
 def offsets_of(counts: Sequence[int] | NDArray[Any]) -> IntArray:
-    """Return the offsets of runs of values with these lengths. Shape (n,); returns (n + 1,)."""
+    """Convert the lengths of n runs of values to n + 1 offsets: (2, 3) becomes (0, 2, 5)."""
     return np.append(0, np.cumsum(counts, dtype=np.int64))
 
 
 def positions_of(offsets: NDArray[Any], rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
-    """Return the positions of the values of many rows in a ragged (CSR) column.
+    """Find the positions at which a ragged (CSR) column stores the values of many rows.
 
     RETURNS (tuple): indptr, shape (n + 1,), and positions: the values of rows[i] are at
         positions[indptr[i] : indptr[i + 1]]. Negative rows have no values.
@@ -99,10 +99,10 @@ def positions_of(offsets: NDArray[Any], rows: NDArray[Any]) -> tuple[IntArray, I
 
 
 def find_sorted(values: NDArray[Any], wanted: NDArray[Any]) -> tuple[IntArray, NDArray[np.bool_]]:
-    """Look up numbers in an ascending array, of the same data type for speed.
+    """Look up numbers in an ascending array; this is faster if both have the same data type.
 
-    RETURNS (tuple): Position of each number, and whether it is there; if not, the position is
-        meaningless. Shape of `wanted` each.
+    RETURNS (tuple): Position of each number, and whether the array contains the number; if not, the
+        position is meaningless. Both have the shape of `wanted`.
     """
     if not len(values):
         return np.zeros(wanted.shape, np.int64), np.zeros(wanted.shape, bool)
@@ -111,16 +111,16 @@ def find_sorted(values: NDArray[Any], wanted: NDArray[Any]) -> tuple[IntArray, N
 
 
 def entries_of(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Return indptr and the positions in all runs, from the start and length of each run."""
+    """Concatenate runs of positions, given the start and length of each; return indptr too."""
     indptr = offsets_of(counts)
     return indptr, np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
 
 
 UNSEALED = "0" * 32  # placeholder for a header's own checksum
-# In bytes. The checksums of small arrays are compared on opening, of medium arrays on first use.
+# Maximum bytes of arrays whose checksums are compared on opening (small) or first use (medium).
 SMALL, MEDIUM = 1 << 18, 1 << 24
-HEADER_START = b'{"__metadata__":{"bioel":'  # all files from `serialized` have it after eight bytes
-_MAX_HEADER = 100_000_000  # bytes, as in the library safetensors
+HEADER_START = b'{"__metadata__":{"bioel":'  # bytes 8 to 32 of every file from `serialized`
+_MAX_HEADER = 100_000_000  # maximum number of bytes, as in the safetensors library
 _DTYPE_CODES = {
     "bool": "BOOL", "int8": "I8", "uint8": "U8", "uint16": "U16", "int32": "I32", "uint32": "U32",
     "int64": "I64", "uint64": "U64", "float32": "F32",
@@ -139,10 +139,10 @@ def map_file(path: Path) -> RawFile:
 
 
 def give_back(*arrays: NDArray[Any]) -> None:
-    """Release the pages of mapped files from the process; they stay in the page cache.
+    """Free the memory that mapped arrays use in this process; the page cache keeps their data.
 
-    Otherwise the memory used by the process grows to the size of the files. Arrays that are not
-    mapped are ignored.
+    Otherwise the memory used by the process grows to the size of the mapped files. Arrays that are
+    not mapped are ignored.
     """
     for base in arrays:
         while isinstance(base, np.ndarray):
@@ -165,7 +165,7 @@ def checksums_of(arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:
 
 
 def fingerprint_of(checksums: Mapping[str, str]) -> str:
-    """Return the fingerprint of arrays: a hash of their checksums."""
+    """Return the fingerprint of several arrays: a hash of their names and checksums."""
     lines = "".join(f"{name} {checksums[name]}\n" for name in sorted(checksums))
     return checksum(lines.encode("utf8"))
 
@@ -173,10 +173,10 @@ def fingerprint_of(checksums: Mapping[str, str]) -> str:
 def serialized(arrays: Mapping[str, NDArray[Any]], **about: Any) -> list[memoryview]:
     """Return the pieces of a safetensors file: a header, then the arrays, which are not copied.
 
-    about: Description as JSON values; with `checksums`, checksums of the arrays by name.
+    about: JSON values that describe the arrays; `checksums` maps array names to checksums.
     """
-    # All arrays are aligned, without holes, if the widest numbers come last and the length of the
-    # file is a multiple of eight, also within another file.
+    # The widest numbers come last, and the file's length is a multiple of eight. So all arrays are
+    # aligned without gaps, even if this file is stored inside another file.
     ordered = dict(sorted(arrays.items(), key=lambda item: item[1].itemsize))
     header: dict[str, Any] = {"__metadata__": {"bioel": json.dumps({**about, "seal": UNSEALED})}}
     end = 0
@@ -192,11 +192,11 @@ def serialized(arrays: Mapping[str, NDArray[Any]], **about: Any) -> list[memoryv
 
 
 class TensorFile:
-    """Arrays and their description, in the bytes of a file from `serialized`.
+    """The arrays in a file that `serialized` wrote, and their description.
 
     arrays (dict[str, NDArray]): Arrays, which share the memory of the file.
-    about (dict[str, Any]): Description.
-    checksums (dict[str, str]): Checksums by array.
+    about (dict[str, Any]): Description of the arrays.
+    checksums (dict[str, str]): Checksum of each array, by name.
     fingerprint (str): Fingerprint of all arrays.
     RAISES BioelError: [B030] unreadable or truncated file, [B210] edited header.
     """
@@ -232,13 +232,13 @@ class TensorFile:
         self._verified: set[str] = set()
 
     def check(self, schema: Mapping[str, str], message: str, *, up_to: int, **sizes: int) -> None:
-        """Compare the arrays with a schema, and small arrays with their checksums.
+        """Check all arrays against a schema, and small arrays against their checksums.
 
         schema (Mapping[str, str]): For each array, its data type and the names of its dimensions,
-            such as "int8 n dim". "n+1" is one more than "n", and "uint" is of any width.
-        message (str): Error template for missing arrays and other types or shapes.
+            such as "int8 n dim". "n+1" is one more than "n"; "uint" can have any width.
+        message (str): Error template for a missing array, or one with another type or shape.
         up_to (int): Maximum size of a small array, in bytes.
-        sizes: Sizes of dimensions; the others must be the same for all arrays.
+        sizes: Known sizes of dimensions; other dimensions must have one size in all arrays.
         RAISES BioelError: `message`; [B024] damaged small array.
         """
         for name, spec in schema.items():
@@ -271,7 +271,7 @@ class TensorFile:
         return KbColumn(self.arrays[name], self.origin_of(name))
 
     def _verify(self, name: str) -> None:
-        """Compare an array with its checksum, once, unless it is large."""
+        """Compare an array with its checksum on the first call, unless the array is large."""
         if name not in self._verified and self.arrays[name].nbytes <= MEDIUM:
             self._check_contents(name)
             self._verified.add(name)
@@ -288,7 +288,7 @@ class TensorFile:
 SCHEMA_VERSION = 5
 
 XREF_SEPARATOR = "\t"
-# Newline-terminated strings in UTF-8; their offsets are in NAME.offsets.
+# Columns of newline-terminated UTF-8 strings, and their rows. NAME.offsets has the offsets of NAME.
 STRING_COLUMNS = {
     "ids": "concepts",
     "names": "names",
@@ -296,7 +296,7 @@ STRING_COLUMNS = {
     "type_names": "types",
     "retired": "retired",
     "xrefs": "concepts",  # cross-references of each concept, separated by `XREF_SEPARATOR`
-    "sources": "sources",  # the source of the build, and the sources of later additions
+    "sources": "sources",  # sources of the build and of later additions
 }
 # Data type and length of each column; see `TensorFile.check`.
 KB_COLUMNS = {
@@ -309,14 +309,14 @@ KB_COLUMNS = {
     "id_key_rows": "int32 concepts",
     "retired_keys": "uint64 retired",
     "retired_key_rows": "int32 retired",
-    "retired_targets": "int32 retired",  # the current concept of each retired id
-    # Ragged (CSR) columns: offsets and values.
+    "retired_targets": "int32 retired",  # row of the concept that replaced each retired id
+    # Ragged (CSR) columns, each stored as one column of offsets and one or more of values.
     "name_offsets": "int64 names+1",
     "name_concepts": "int32 entries",
-    "name_is_preferred": "bool entries",  # one value per entry of name_concepts
+    "name_is_preferred": "bool entries",  # one flag per entry of name_concepts
     "concept_offsets": "int64 concepts+1",
-    "concept_names": "int32 entries",  # the preferred name first
-    "name_sources": "int32 entries",  # row of the source of each entry of concept_names
+    "concept_names": "int32 entries",  # rows of each concept's names, the preferred name first
+    "name_sources": "int32 entries",  # row of the source for each entry of concept_names
     "type_offsets": "int64 concepts+1",
     "type_ids": "int32 type_entries",
     "parent_offsets": "int64 concepts+1",
@@ -330,13 +330,13 @@ KB_COLUMNS = {
 
 
 def write_column(folder: Path, name: str, values: Sequence[Any] | NDArray[Any]) -> None:
-    """Write a column to a scratch file, with the data type in the schema."""
+    """Write a column to a scratch file, converted to the data type in the schema."""
     column = np.asarray(values, dtype=KB_COLUMNS[name].split()[0])
     (folder / name).write_bytes(bytes_of(column))
 
 
 def write_strings(folder: Path, name: str, values: Iterable[str]) -> None:
-    """Write a column of strings, which must not contain newlines, and its offsets.
+    """Write a column of strings (which must not contain newlines) and the column of its offsets.
 
     RAISES BioelError: [B480] if a string contains a lone surrogate.
     """
@@ -356,7 +356,7 @@ def write_strings(folder: Path, name: str, values: Iterable[str]) -> None:
 
 
 def serialized_columns(folder: Path, **about: Any) -> tuple[list[memoryview], str]:
-    """Serialise the finished columns in a folder, with a description.
+    """Serialise the columns in a folder, and a description of the knowledge base, as one file.
 
     about: source, release and licence, counts from the build report, and the withdrawn ids.
     RETURNS (tuple): Pieces of the file (see `serialized`), and the fingerprint of the columns.
@@ -374,8 +374,8 @@ def open_columns(raw: RawFile, origin: Origin) -> TensorFile:
     """Open the columns of a knowledge base, and check their versions and schema.
 
     RAISES BioelError: [B030] unreadable or truncated file, [B210] edited header, [B021] another
-        schema, [B022] another normaliser, [B023] missing or foreign column, [B024] damaged small
-        column.
+        schema version, [B022] another normaliser version, [B023] missing or foreign column, [B024]
+        damaged small column.
     """
     file, path = TensorFile(raw, origin), origin.where
     schema, normalizer, counts = map(file.about.get, ("schema", "normalizer", "counts"))

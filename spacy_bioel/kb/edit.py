@@ -1,9 +1,9 @@
-"""Change a knowledge base: add concepts, edit names, retire ids, remove outdated vectors.
+"""Change a knowledge base: add concepts, edit names, retire ids, and remove outdated vectors.
 
 Each change rewrites all columns, which takes seconds for half a million names. There are no
 tombstones and no segments to merge, so a changed knowledge base is read as fast as a new one.
-Vectors are kept, and the next encoding copies those of unchanged names. Concurrent changes
-run one after the other, each starting from the result of the previous change.
+Vectors are kept, and the next encoding copies the vectors of unchanged names. Concurrent changes
+run one after the other, and every change starts from the result of the previous one.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from spacy_bioel.types import Concept, IntArray
 
 @dataclass(frozen=True, slots=True)
 class NameEdit:
-    """A change to a concept's names; names are compared by `normalize_name`.
+    """A change to a concept's names, which are compared after `normalize_name`.
 
     add (Sequence[str]): Synonyms to add.
     remove (Sequence[str]): Names to remove; the first remaining name becomes the preferred name.
-    rename (str): New preferred name; the old name stays as a synonym. "": keep the preferred name.
+    rename (str): New preferred name; the old one becomes a synonym. "": keep the preferred name.
     """
 
     add: Sequence[str] = ()
@@ -77,20 +77,20 @@ class NameEdit:
 
 
 def _without_name(named: list[tuple[str, int]], removed: str) -> list[tuple[str, int]]:
-    """Return the (name, source) pairs without the spellings of one name."""
+    """Drop all spellings of one name from (name, source) pairs."""
     key = normalize_name(removed)
     return [(name, source) for name, source in named if normalize_name(name) != key]
 
 
 @dataclass(frozen=True, slots=True)
 class EditReport:
-    """Effect of a change: increases in concepts, names and retired ids, and other counts."""
+    """Result of a change: how many concepts, names and retired ids it added, and other counts."""
 
     concepts: int
     names: int
     retired: int
-    vectors_outdated: bool  # whether there are vectors that the change has made outdated
-    report: BuildReport  # counts for the change's records, and for the whole knowledge base
+    vectors_outdated: bool  # whether the change made existing vectors outdated
+    report: BuildReport  # counts of the records in the change, and of the whole knowledge base
 
 
 def add_concepts(
@@ -102,19 +102,19 @@ def add_concepts(
     release: str = "",
     licence: str = "",
 ) -> EditReport:
-    """Add records to a knowledge base, in any order.
+    """Add concept records to a knowledge base, in any order.
 
     A record with a known id adds names, types and parents to the concept, and a definition if the
     concept has none; the preferred name stays. A record with a retired id adds to the replacement
     concept. A record that retires a current id changes nothing; see `retire_ids`.
 
-    types (Collection[str] | None): Add only new concepts that have any of these; None adds all.
+    types (Collection[str] | None): Add only new concepts with any of these types; None adds all.
     source, release, licence (str): Origin of the records, added to the stored origin.
     RAISES BioelError: [B026] bad id, [B027] retired ids in a circle; the same errors as
         `_changing`.
     """
-    KnowledgeBase.open(path)  # fails early if there is no knowledge base
-    records = list(concepts)  # sources are read before the lock is taken
+    KnowledgeBase.open(path)  # fail early if the path is not a knowledge base
+    records = list(concepts)  # read all records before taking the lock
     report = BuildReport()
     with _changing(path, to="add concepts") as (transaction, kb):
         base = drafts_of(kb)
@@ -124,13 +124,13 @@ def add_concepts(
 
 
 def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> EditReport:
-    """Remove concepts from a knowledge base.
+    """Remove concepts from a knowledge base, with or without replacements for their ids.
 
-    A concept's replacement inherits its names, its children and its id. Without a replacement, the
+    A replacement takes over the names, children and id of the old concept. Without a replacement, a
     concept is removed along with the names that no other concept has, and its id becomes unknown.
 
-    replaced_by (Mapping[str, str]): Replacement of each id to retire; "" for none. A replacement
-        may itself be retired.
+    replaced_by (Mapping[str, str]): Maps each id to retire to its replacement, or to "". A
+        replacement may itself be retired.
     RAISES BioelError: [B027] ids replace each other in a circle, [B028] no concept would be left,
         [B200] unknown id, [B201] id that is already retired; the same errors as `_changing`.
     """
@@ -153,9 +153,9 @@ def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> EditReport:
 
 
 def edit_names(path: str | Path, edits: Mapping[str, NameEdit]) -> EditReport:
-    """Change the names of concepts in a knowledge base. The source of new names is "edit".
+    """Change names of concepts in a knowledge base; the source of new names is recorded as "edit".
 
-    edits (Mapping[str, NameEdit]): Edit for each concept, by id.
+    edits (Mapping[str, NameEdit]): The change to each concept, by the concept's id.
     RAISES BioelError: [B200] unknown id, [B406] retired id; the same errors as `NameEdit.apply`
         and `_changing`.
     """
@@ -170,18 +170,18 @@ def edit_names(path: str | Path, edits: Mapping[str, NameEdit]) -> EditReport:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """Effect of `compact_kb`."""
+    """Result of `compact_kb`: what was removed."""
 
-    leftovers: int  # removed sets of vectors
-    n_bytes: int
+    leftovers: int  # number of vector files that were removed
+    n_bytes: int  # total size of the removed vector files
     edit: EditReport | None  # effect of dropping the retired ids; None if they were kept
 
 
 def compact_kb(path: str | Path, *, forget_retired: bool = False) -> Compaction:
-    """Remove each encoder's outdated vectors, and unfinished files left behind by killed commands.
+    """Remove all encoders' outdated vectors, and unfinished files that killed commands left behind.
 
     forget_retired (bool): Also drop all retired ids, which become unknown.
-    RAISES BioelError: The same errors as `_changing`; it calls `verify` only with `forget_retired`.
+    RAISES BioelError: The same errors as `_changing`, from `verify` only with `forget_retired`.
     """
     edit = None
     with _changing(path, to="compact", columns=forget_retired) as (transaction, kb):
@@ -202,17 +202,17 @@ def _changing(
 ) -> Iterator[tuple[Transaction, KnowledgeBase]]:
     """Lock a knowledge base for a change, and open its current version.
 
-    columns (bool): Whether the columns will be rewritten; they are verified first.
+    columns (bool): Whether the columns will be rewritten. If so, all columns are verified first.
     RAISES BioelError: [B203] the folder is not writable, [B212] another writer does not finish in
         time; the same errors as `KnowledgeBase.open` and `verify`.
     """
     folder = Path(path).resolve()
-    KnowledgeBase.open(folder)  # if this is not a knowledge base, fails before making a lock file
+    KnowledgeBase.open(folder)  # fail before making a lock file if this is not a knowledge base
     try:
         with editing(folder, to=to) as transaction:
             kb = KnowledgeBase.open(folder)
             if columns:
-                kb.verify()  # new columns get new checksums, which would hide damage
+                kb.verify()  # rewriting would give damaged columns valid checksums
             yield transaction, kb
     except OSError as error:
         raise BioelError(Errors.B203.format(path=folder, error=error)) from error
@@ -243,7 +243,7 @@ def drafts_of(kb: KnowledgeBase) -> Drafts:
 def _replace_columns(
     transaction: Transaction, kb: KnowledgeBase, drafts: Drafts, report: BuildReport, **origin: str
 ) -> EditReport:
-    """Replace the columns of `kb` by drafts, append to its origin, and return what changed."""
+    """Write drafts as the new columns of `kb`, add to its recorded origin, and count changes."""
     about: dict[str, Any] = {"selection": kb.meta.get("selection", {})}
     for key in ("source", "release", "licence"):
         values = f"{kb.meta.get(key, '')}, {origin.get(key, '')}".split(", ")

@@ -1,4 +1,4 @@
-"""Approximate dense search with faiss, with exact scores, for large knowledge bases."""
+"""Approximate dense search with faiss for large knowledge bases; the scores are exact."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ from spacy_bioel.types import FloatArray, IntArray
 
 _ANY_COSINE = -1.0  # threshold that every cosine reaches
 
-# Up to this number of names, search is exact.
+# Maximum number of names for which search is always exact.
 ANN_NAMES = 200_000
-# Candidates to score exactly: number per requested result, and minimum per query.
+# Numbers of candidates to score exactly: per requested result, and the minimum per query.
 _CANDIDATES_PER_RESULT, _MIN_CANDIDATES = 4, 128
-_VECTORS_PER_ADD = 1 << 16  # vectors per call of `index.add`
-_TRAIN_PER_LIST = 64  # vectors used to train the index, per list
-_N_TEST_QUERIES = 2000  # queries used to measure recall
-# Numbers of lists to probe: the first for all queries, the others if no near name is found.
+_VECTORS_PER_ADD = 1 << 16  # number of vectors per call of `index.add`
+_TRAIN_PER_LIST = 64  # number of training vectors per list of the index
+_N_TEST_QUERIES = 2000  # number of queries used to measure recall
+# Numbers of lists to probe: a query that finds no near name in 128 lists is repeated with more.
 _N_PROBE = (128, 1024, 4096)
-# Max. test queries above the threshold that have a nearer name in lists that were not probed.
+# Maximum number of test queries that may stop although an unprobed list has a nearer name.
 _MAX_MISSED = 1
 
 
 @dataclass(eq=False)
 class FaissIndex:
-    """Search by inner product in those lists of an inverted file that are nearest to a query.
+    """Inverted-file index that searches only the lists of vectors nearest to a query.
 
-    Names in these lists are compared by product quantisation (André et al., 2017: "4-bit fast
+    Names in the nearest lists are compared by product quantisation (André et al., 2017: "4-bit fast
     scan"), which keeps a quarter of a byte per value in memory. The best names are then scored
-    with their vectors, so that results have the same scores and order as in `ExactIndex`.
+    with their full vectors, so that results have the same scores and order as in `ExactIndex`.
 
     If the best name is near, a more distant list hardly ever contains a nearer name. Only queries
     without a near name probe more lists. A query's results do not depend on the other queries.
     """
 
-    vectors: QuantizedVectors  # unit rows, possibly mapped
+    vectors: QuantizedVectors  # one unit vector per name, possibly memory-mapped
     index: Any  # faiss.IndexIVF
     steps: Steps  # numbers of lists to probe, each with the cosine at which a query stops
 
     def search(self, queries: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
-        """See `ExactIndex.search`."""
+        """Find the k names nearest to each query, like `ExactIndex.search`."""
         from faiss import SearchParametersIVF
 
         queries = np.ascontiguousarray(checked_queries(queries, self.vectors))
@@ -67,7 +67,7 @@ class FaissIndex:
         unsure = np.arange(len(queries))
         n_candidates = max(_CANDIDATES_PER_RESULT * k, _MIN_CANDIDATES)
         for n_probe, near in self.steps:
-            # Passed with each call, since threads share the index.
+            # The parameters are passed with each call, because threads share the index.
             params = SearchParametersIVF()
             params.nprobe = int(n_probe)
             _, candidates = self.index.search(queries[unsure], n_candidates, params=params)
@@ -81,8 +81,8 @@ class FaissIndex:
 def choose_index(vectors: QuantizedVectors) -> ExactIndex | FaissIndex:
     """Return the fastest index for these vectors.
 
-    This is the approximate index if there is one and faiss is installed, otherwise exact search.
-    Warns [W180] if more than `ANN_NAMES` names have no approximate index.
+    The approximate index is used if there is one and faiss is installed, otherwise exact search.
+    A warning [W180] is issued if more than `ANN_NAMES` names have no approximate index.
 
     RAISES BioelError: [B184] damaged index.
     """
@@ -106,11 +106,11 @@ def _open_index(vectors: QuantizedVectors, file: RawFile) -> FaissIndex:
 
     try:
         faiss: Any = import_module("faiss")
-        # Not opened by path: the file may have been removed, but the mapped bytes stay readable.
+        # The index is read from mapped bytes, which stay readable if the file has been removed.
         index = faiss.read_index(faiss.PyCallbackIOReader(read_next))
     except (ImportError, RuntimeError) as error:
         raise BioelError(Errors.B184.format(error=error)) from error
-    give_back(file)  # faiss has its own copy
+    give_back(file)  # faiss has its own copy of the index
     return FaissIndex(vectors, index, vectors.ann_steps)
 
 
@@ -119,10 +119,10 @@ def write_index(
 ) -> dict[str, Any] | None:
     """Build an approximate index for more than `ANN_NAMES` names, if faiss is installed.
 
-    Test queries, which are names with one character changed, determine recall@1, recall@10 and the
-    cosine at which a query needs no more lists.
+    Recall@1, recall@10 and the cosine at which a query needs no more lists are measured with test
+    queries: names with one character changed.
 
-    RETURNS (dict | None): kind, steps, queries, recall@1, recall@10; None: no index.
+    RETURNS (dict | None): kind, steps, queries, recall@1, recall@10; None if there is no index.
     RAISES OSError: If the file is not writable.
     """
     if len(vectors) <= ANN_NAMES or not has_faiss():
@@ -131,7 +131,7 @@ def write_index(
 
     n, dim = vectors.shape
     n_lists = int(4 * n**0.5)
-    # "r": the quantiser encodes residuals from the list's centre.
+    # The "r" stands for residual: the quantiser encodes each vector minus its list's centre.
     kind = f"IVF{n_lists},PQ{dim // 2 if dim % 2 == 0 else dim}x4fsr"
     index = faiss.index_factory(dim, kind, faiss.METRIC_INNER_PRODUCT)
     sample = np.random.default_rng(0).choice(n, min(n, n_lists * _TRAIN_PER_LIST), replace=False)
@@ -157,7 +157,7 @@ def write_index(
 
 
 def _misspelled_names(names: StringColumn) -> list[str]:
-    """Sample names and change one character in each; every run makes the same changes."""
+    """Sample names and change one character in each name; every run makes the same changes."""
     random = np.random.default_rng(0)
     rows = random.choice(len(names), min(len(names), _N_TEST_QUERIES), replace=False)
     misspelled = []

@@ -1,11 +1,11 @@
-"""The knowledge base folder: where its files are, and transactions that change them.
+"""Knowledge base folders: the paths of their files, and transactions that change the files.
 
     kb.0001.safetensors                   all columns; a change writes kb.0002.safetensors
     vectors/9f3a.18a0....safetensors      vectors of one encoder, for the names in one generation
     tries/5b1e.18a0....safetensors        trie of the names in one generation, in word pieces
 
-The file with the highest number contains the current generation of the columns. In memory, a
-knowledge base is a mapping of these files by their paths in the folder.
+The file with the highest number contains the current generation of the columns. A knowledge base
+that is not in a folder maps the same paths to files in memory.
 
 Only one transaction runs at a time, whatever it changes. Readers need no lock: files never change
 after they are put in place by a rename. A reader that opens the folder gets either the old or the
@@ -31,34 +31,34 @@ from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.files import replacing_file, scratch_folder
 from spacy_bioel.kb.columns import HEADER_START, RawFile, TensorFile, map_file
 
-# Paths of the files, with the number of a generation, or with the fingerprint of an encoder or its
-# word pieces and a time.
+# Patterns for the paths of files. A generation has a number; vectors and tries have a fingerprint
+# (of the encoder or its word pieces) and a time.
 _GENERATION = re.compile(r"kb\.(\d{4,})\.safetensors", re.ASCII)
 HOME = re.compile(r"(vectors|tries)/[\w-]+\.[0-9a-f]{16}\.safetensors", re.ASCII)
 _LEFTOVER = re.compile(r"\.(lock|holder|.+\.new)")
-_MAX_ATTEMPTS = 20  # at opening a generation, which writers may replace
+_MAX_ATTEMPTS = 20  # attempts to open a generation, which a writer may replace meanwhile
 
 
 # -- Files --------------------------------------------------------------------------------------
 
 
 def generations_of(paths: Iterable[str]) -> list[str]:
-    """Select the files of generations, the current one last."""
+    """Select the paths of column files, which have one generation each, the current one last."""
     matches = {int(match[1]): path for path in paths if (match := _GENERATION.fullmatch(path))}
     return [path for _, path in sorted(matches.items())]
 
 
 def generations_in(folder: Path) -> list[str]:
-    """Return the names of the files of generations in a folder, the current one last."""
+    """Return the names of a folder's column files, one per generation, the current one last."""
     with suppress(FileNotFoundError, NotADirectoryError):
         return [name for name in generations_of(os.listdir(folder)) if (folder / name).is_file()]
     return []
 
 
 def map_generation(folder: Path) -> dict[str, RawFile]:
-    """Map the file of the current generation; {} if there is none."""
+    """Map the file of the current generation into memory; return {} if there is none."""
     for _ in range(_MAX_ATTEMPTS):
-        # A writer may remove the file between the two calls, or during the first one.
+        # A writer may remove the file while the folder is listed, or before the file is mapped.
         with suppress(FileNotFoundError, IndexError):
             name = generations_in(folder)[-1]
             return {name: map_file(folder / name)}
@@ -66,18 +66,18 @@ def map_generation(folder: Path) -> dict[str, RawFile]:
 
 
 def has_columns(folder: Path) -> bool:
-    """Return whether a folder contains the columns of a knowledge base, even if damaged."""
+    """Return whether a folder holds knowledge-base columns, damaged or not."""
     return bool(generations_in(folder))
 
 
 def label_and_folder(value: str) -> tuple[str, str]:
-    """Split "LABEL=KB" into label and knowledge base; the label is "" if there is none."""
+    """Split "LABEL=KB" into a label and a knowledge base; the label of a plain "KB" is ""."""
     label, separator, folder = value.partition("=")
     return ("", value) if not separator or Path(value).exists() else (label, folder)
 
 
 def is_kb(folder: Path) -> bool:
-    """Return whether a folder contains a knowledge base, of any schema and even if truncated."""
+    """Return whether a folder contains a knowledge base of any schema version, even truncated."""
     start = [raw[8 : 8 + len(HEADER_START)].tobytes() for raw in map_generation(folder).values()]
     return start == [HEADER_START]
 
@@ -122,10 +122,10 @@ def homes_in(folder: Path, *kinds: str) -> list[str]:
 
 
 def map_homes(folder: Path) -> dict[str, RawFile]:
-    """Map all vectors and tries in a folder."""
+    """Map all files of vectors and tries in a folder into memory."""
     homes = {}
     for home in homes_in(folder):
-        with suppress(FileNotFoundError):  # a writer may have removed it by now
+        with suppress(FileNotFoundError):  # a writer may have removed the file by now
             homes[home] = map_file(folder / home)
     return homes
 
@@ -156,13 +156,13 @@ def editing(folder: Path, *, to: str, make: bool = False) -> Iterator[Transactio
     [W212].
 
     to (str): Purpose of this writer, shown to waiting writers, e.g. "add concepts".
-    make (bool): Make the folder if it is missing, and remove it if it stays empty.
-    YIELDS (Transaction): Can replace the columns, and add and remove vectors.
+    make (bool): Make the folder if it is missing, and remove it if it is empty at the end.
+    YIELDS (Transaction): Replaces the columns, and adds and removes vectors.
     RAISES BioelError: [B212] if another writer does not finish in time, [B485] if the folder
         contains a symbolic link.
     RAISES OSError: If the folder cannot be written.
     """
-    # A change through a link inside the folder could write elsewhere. The folder may be a link.
+    # Links inside the folder could redirect writes elsewhere. The folder itself may be a link.
     for parent, folders, files in os.walk(folder):
         for path in (Path(parent, name) for name in (*folders, *files)):
             if path.is_symlink():
@@ -194,7 +194,7 @@ class Transaction:
     folder: Path
 
     def replace_columns(self, write: Callable[..., Iterable[memoryview]], **arguments: Any) -> None:
-        """Replace all columns in one step, by a new generation.
+        """Replace all columns in one step, by writing a new generation.
 
         write (Callable): Returns the pieces of a file; it is called with an empty folder for
             scratch files and with `arguments`.
@@ -206,7 +206,7 @@ class Transaction:
         self.tidy()
 
     def put(self, name: str, pieces: Iterable[memoryview]) -> None:
-        """Write a new file: a generation, vectors or a trie."""
+        """Write a new file of columns, vectors or a trie."""
         out = self.folder / name
         out.parent.mkdir(exist_ok=True)
         with replacing_file(out, follow=False) as path, path.open("wb") as file:
@@ -215,12 +215,12 @@ class Transaction:
     def remove(self, paths: Iterable[str | Path]) -> None:
         """Remove files and folders; skip any that the OS keeps while a reader has them open."""
         for path in (self.folder / path for path in paths):
-            shutil.rmtree(path, ignore_errors=True)  # leaves files
+            shutil.rmtree(path, ignore_errors=True)  # does not remove files
             with suppress(OSError):
                 path.unlink()
 
     def tidy(self) -> None:
-        """Remove old generations, their tries, and files that were not put in place."""
+        """Remove old generations, their tries, and files that writers left unfinished."""
         unfinished = [*self.folder.glob(".*.new"), *self.folder.glob("*/.*.new")]
         self.remove([*unfinished, *generations_in(self.folder)[:-1]])
         if tries := homes_in(self.folder, "tries"):
@@ -243,7 +243,7 @@ def _acquire(lock: FileLock, folder: Path, *, make: bool) -> None:
                 raise BioelError(_with_holder(Errors.B212, folder)) from None
             LOGGER.warning(_with_holder(Warnings.W212, folder))
         except FileNotFoundError:
-            # With `make`, another writer must have failed and removed the folder that it made.
+            # With `make`, the folder is only missing if another writer failed and removed it.
             if not make:
                 raise
 

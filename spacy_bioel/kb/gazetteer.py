@@ -1,10 +1,10 @@
 """Find knowledge base names in a text by hashed keys: `Gazetteer` and `BagsOfWords`.
 
-`Gazetteer` maps the keys of names to their types, for mention detection. It takes about ten bytes
-per name, so a detector can include it and needs no knowledge base at run time.
+`Gazetteer` maps the keys of names to their types, for mention detection. A gazetteer takes about
+ten bytes per name, so a detector can include it and needs no knowledge base at run time.
 
-`BagsOfWords` indexes names by their sets of stems. It finds them in any word order, with different
-endings and linking words, and with words that are interchangeable in the knowledge base's synonyms.
+`BagsOfWords` indexes names by their sets of stems. The index finds a name in any word order, with
+different endings or linking words, and with words replaced by interchangeable words.
 The key of a bag is the sum of its stem keys, so the key of any text span is the difference between
 two running sums, and replacing a word takes one subtraction and one addition.
 """
@@ -44,11 +44,11 @@ from spacy_bioel.text.normalize import (
 )
 from spacy_bioel.types import IntArray
 
-# A 64-bit mask has one bit per type. Its last bit marks preferred names, or words that usually come
-# last in a name.
+# A 64-bit mask has one bit per type. The last bit of a mask marks preferred names, or words that
+# usually come last in a name.
 MAX_TYPES = 63
 _LAST_BIT = np.uint64(1 << MAX_TYPES)
-# A word indicates a type if at least this share of the names that contain it have the type.
+# A word indicates a type if at least this share of the names with the word have the type.
 _MIN_SHARE_OF_NAMES = 0.3
 
 MaskArray = NDArray[np.uint64]
@@ -56,13 +56,13 @@ MaskArray = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class KeyMasks:
-    """Sorted keys, each with a bit mask."""
+    """Sorted keys of names or words, each with a bit mask of types."""
 
     keys: KeyArray
     masks: MaskArray
 
     def find(self, keys: KeyArray) -> MaskArray:
-        """Return the mask of each key, 0 for unknown keys. Any shape; returns the same shape."""
+        """Return the mask of each key (0 for unknown keys), in the same shape as `keys`."""
         # Few text spans are names; the leading bits of the keys rule out nearly all other spans.
         prefixes = keys >> np.uint64(64 - self._n_prefix_bits)
         bits = self._prefixes[prefixes >> np.uint64(3)]
@@ -77,12 +77,12 @@ class KeyMasks:
 
     @cached_property
     def _n_prefix_bits(self) -> int:
-        """Number of leading key bits that index `_prefixes`; at most 1 in 16 of its bits is set."""
+        """Number of leading key bits that index `_prefixes`, with at most 1 in 16 bits set."""
         return len(self.keys).bit_length() + 4
 
     @cached_property
     def _prefixes(self) -> NDArray[np.uint8]:
-        """Bitmap over all values of the leading bits; set for values that occur in a key."""
+        """Bitmap over all possible leading bits of a key; a bit is set if a key starts with it."""
         prefixes = self.keys >> np.uint64(64 - self._n_prefix_bits)
         bitmap = np.zeros(1 << (self._n_prefix_bits - 3), np.uint8)
         np.bitwise_or.at(bitmap, prefixes >> 3, np.uint8(1) << (prefixes & 7).astype(np.uint8))
@@ -94,10 +94,10 @@ NO_KEYS = KeyMasks(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.uint64))
 
 @dataclass(frozen=True, eq=False)
 class Gazetteer:
-    """Types of the names in a knowledge base, and of the single words in these names.
+    """The types of a knowledge base's names, and the types that single words indicate.
 
     names (KeyMasks): For each name, the types of its concepts.
-    words (KeyMasks): Types that a word in a name usually indicates: names with "nephropathy" are
+    words (KeyMasks): For each word, the types that it indicates: most names with "nephropathy" are
         diseases.
     """
 
@@ -112,7 +112,7 @@ class Gazetteer:
         return cls(names, _word_masks([normalize_name(name) for name in kb.names], masks))
 
     def arrays(self) -> dict[str, NDArray]:
-        """Return all arrays by name, for storage: keys, distinct masks, and each key's mask."""
+        """Return all arrays by name, for storage: keys, distinct masks, and mask numbers."""
         arrays: dict[str, NDArray] = {}
         for name, table in (("names", self.names), ("words", self.words)):
             masks, mask_numbers = np.unique(table.masks, return_inverse=True)
@@ -123,7 +123,7 @@ class Gazetteer:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray]) -> Gazetteer:
-        """Create a gazetteer from the result of `arrays`."""
+        """Create a gazetteer from arrays that `arrays` returned."""
 
         def table(name: str) -> KeyMasks:
             masks = arrays[f"{name}.different_masks"][arrays[f"{name}.mask_numbers"]]
@@ -134,12 +134,12 @@ class Gazetteer:
     def match_spans(
         self, tokens: Sequence[str], max_width: int, *, lengths: IntArray
     ) -> tuple[IntArray, IntArray, IntArray]:
-        """Find all spans that are names, in several documents.
+        """Find all token spans that are names, in several documents.
 
         tokens (Sequence[str]): Normalised tokens of all documents, concatenated.
         lengths (IntArray): Number of tokens in each document. Shape (n_docs,).
-        RETURNS (tuple): start, width - 1 and bit, one entry for each bit of each span. Shape
-            (n_bits,) each.
+        RETURNS (tuple): start, width - 1 and bit, one entry for each set bit of a span's mask.
+            Shape (n_bits,) each.
         """
         keys = span_keys(tokens, max_width)
         tokens_left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(tokens))
@@ -157,20 +157,20 @@ class Gazetteer:
     def match_words(self, tokens: Sequence[str]) -> tuple[IntArray, IntArray]:
         """Find all tokens that occur as words in names.
 
-        RETURNS (tuple): token and bit, one entry for each bit of each token. Shape (n_bits,) each.
+        RETURNS (tuple): token and bit, one entry per set bit of a token's mask; shape (n_bits,).
         """
         return unpack_bits(self.words.find(span_keys(tokens, 1).reshape(-1)))
 
 
 def unpack_bits(masks: MaskArray) -> tuple[IntArray, IntArray]:
-    """Return the mask position and the number of each set bit. masks: shape (n,)."""
+    """List the set bits of n masks: the position of the mask, and the number of the bit in it."""
     bits = np.unpackbits(masks.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
     positions, numbers = np.nonzero(bits)
     return positions, numbers
 
 
 def _name_masks(kb: KnowledgeBase) -> MaskArray:
-    """Return, for each name, a mask of its concepts' types. Shape (n_names,)."""
+    """Return a mask for each name, with the types of the name's concepts. Shape (n_names,)."""
     frequency = np.bincount(kb.type_ids, minlength=len(kb.type_names))
     frequent = np.argsort(-frequency, kind="stable")[:MAX_TYPES]
     mask_of_type = np.zeros(len(kb.type_names), dtype=np.uint64)
@@ -184,7 +184,7 @@ def _name_masks(kb: KnowledgeBase) -> MaskArray:
 
 
 def _word_masks(names: Sequence[str], masks: MaskArray) -> KeyMasks:
-    """Return the types and the usual position of words that occur more than once."""
+    """Return masks of repeated words: types that they indicate, and if they usually come last."""
     numbers: dict[str, int] = {}
     split_names = [name.split() for name in names]
     words = [word for name_words in split_names for word in name_words]
@@ -204,22 +204,22 @@ def _word_masks(names: Sequence[str], masks: MaskArray) -> KeyMasks:
     return KeyMasks(keys[order], word_masks[order])
 
 
-MAX_WORDS = 12  # max. words in spans that are looked up at every position in a text
-# Two words are substitutes if enough concepts have two names that differ only in these words: the
-# minimum number of such concepts, and their minimum share of the concepts with the rarer word.
+MAX_WORDS = 12  # maximum words of a span that is looked up at every position in a text
+# Two words are substitutes if at least this many concepts, and at least this share of the concepts
+# with the rarer word, have two names that differ only in these words.
 _MIN_CONCEPTS = 3
 _MIN_SHARE_OF_CONCEPTS = 0.04
-_SHARE_OF_NOUNS = 0.8  # share for adjectives and their nouns, which come from other vocabularies
-# "No testis" is a synonym of "Absent testis", but "no seizure" is not an absence seizure.
+_SHARE_OF_NOUNS = 0.8  # share assumed for listed adjectives and their nouns ("renal", "kidney")
+# Negations have no substitutes: otherwise "no seizure" would match "absence seizure".
 NEGATIONS = frozenset("no not non without never none nor".split())
 _GLUED_BRACKET = re.compile(r"\w[(\[]")
-# Words that may be added to the name of a changed amount: "low serum potassium level".
+# Words that may be added to a name such as "low potassium": "low serum potassium level".
 _WORDS_WITH_AMOUNTS = ((), ("serum",), ("plasma",), ("level",), ("serum", "level"))
 _MAX_STEP = 8  # each name is compared with up to seven names that differ from it in one word
 
 
 def stem_key(word: str) -> int:
-    """Return the key of a word in a bag; 0 for linking words, which are ignored."""
+    """Return the key of a word's stem; 0 for linking words such as "of", which are ignored."""
     return 0 if word in LINKING_WORDS else word_key(stem_of(word))
 
 
@@ -230,15 +230,15 @@ _Substitute = tuple[int, int, str, float, str]
 class Substitutes:
     """Pairs of words that are interchangeable in names, such as "anomaly" and "abnormality"."""
 
-    word: KeyArray  # key of the word in a text, ascending
-    by: KeyArray  # key of the word in a name
-    replacement: tuple[str, ...]  # the most frequent word with the same stem as the word in a name
-    share: NDArray[np.float32]  # share of the concepts with the rarer word that also have the other
+    word: KeyArray  # keys of words in a text, ascending
+    by: KeyArray  # keys of the interchangeable words in names
+    replacement: tuple[str, ...]  # most frequent word with the stem of each word in `by`
+    share: NDArray[np.float32]  # share of the rarer word's concepts that use both words
     adjective: tuple[str, ...]  # adjective that may match a noun alone ("renal", "kidney"), or ""
 
     @classmethod
     def from_pairs(cls, pairs: Sequence[_Substitute]) -> Substitutes:
-        """Create the table from one tuple of its columns for each pair."""
+        """Create the table from tuples, each with the values of all columns for one pair."""
         columns = list(zip(*sorted(pairs, key=itemgetter(0)), strict=True)) or [()] * 5
         word, by = (np.array(keys, dtype=np.uint64) for keys in columns[:2])
         return cls(word, by, columns[2], np.array(columns[3], dtype=np.float32), columns[4])
@@ -248,17 +248,17 @@ class Substitutes:
 class BagsOfWords:
     """Knowledge base names, grouped by their bags of stems."""
 
-    found: KeyMasks  # distinct keys, each with the number of its bag, from 1
+    found: KeyMasks  # key of each bag, with the bag's number from 1 instead of a mask
     offsets: IntArray  # start of each bag in `rows`
-    rows: IntArray  # name rows
+    rows: IntArray  # name rows, grouped by bag
     words: dict[str, int]  # number of names with each word
     substitutes: Substitutes
-    long: KeyMasks  # keys of the first MAX_WORDS words of longer names, with their maximum length
-    phrases: KeyArray  # keys of noun phrases of two words in names, ascending
+    long: KeyMasks  # keys of the first MAX_WORDS words of longer names, and maximum name lengths
+    phrases: KeyArray  # keys of the two-word noun phrases in names, ascending
 
     @classmethod
     def from_kb(cls, kb: KnowledgeBase, nouns: Mapping[str, str] | None = None) -> BagsOfWords:
-        """Index all names, which takes a second per 100,000 names.
+        """Index all names of a knowledge base, which takes a second per 100,000 names.
 
         nouns (Mapping[str, str] | None): Nouns by adjective, such as "kidney" for "renal".
         """
@@ -273,7 +273,7 @@ class BagsOfWords:
         stem_keys = np.array([word_key(stem) for stem in stems], dtype=np.uint64)
         word_of = {stem_numbers[word]: word for word in sorted(counts, key=counts.__getitem__)}
         stem_words = [word_of[number] for number in range(len(stems))]
-        # Name and stem of each word in each name, without linking words.
+        # For each word in each name, except linking words: the name's row and the stem's number.
         lengths = np.fromiter(map(len, split_names), dtype=np.int64, count=len(split_names))
         numbers = (stem_numbers[word] for words in split_names for word in words)
         stem = np.fromiter(numbers, np.int64, count=lengths.sum())
@@ -314,7 +314,7 @@ class BagsOfWords:
 
 
 def _amounts(words: list[str]) -> list[int]:
-    """Return the bags of alternative names for changed amounts, such as "low serum potassium"."""
+    """Return the bag keys of other names for an amount, such as "low serum potassium"."""
     sign, substance = amount_of(words) if words and is_amount(words) else (0, [])
     if not substance:
         return []
@@ -325,7 +325,7 @@ def _amounts(words: list[str]) -> list[int]:
 
 
 def phrases_of(words: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield the noun phrases of two words in a name: "tibial plateau" of the tibia."""
+    """Yield two-word noun phrases in a name: "tibial plateau" in "fracture of tibial plateau"."""
     ends = [-1, *(i for i, word in enumerate(words) if word in PREPOSITIONS), len(words)]
     for before, end in pairwise(ends):
         if end == before + 3 and not LINKING_WORDS.intersection(words[before + 1 : end]):
@@ -333,7 +333,7 @@ def phrases_of(words: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _long_names(split_names: Sequence[list[str]]) -> KeyMasks:
-    """Map the first MAX_WORDS words of longer names to the maximum length of such names."""
+    """Map the first MAX_WORDS words of longer names to the length of the longest name with them."""
     lengths: dict[int, int] = {}
     for words in split_names:
         if len(words) > MAX_WORDS:
@@ -351,14 +351,14 @@ def _substitutes(
     stem_keys: KeyArray,
     words: Sequence[str],
 ) -> list[_Substitute]:
-    """Find the pairs of words for which enough concepts have two names that differ only in them.
+    """Find pairs of interchangeable words: many concepts have two names that differ only in a pair.
 
-    name_bags (KeyArray): Bag of each name.
-    name, stem (IntArray): Name and stem of each word in each name.
+    name_bags (KeyArray): Key of each name's bag.
+    name, stem (IntArray): Row of the name and number of the stem, for each word in each name.
     stem_keys (KeyArray), words (Sequence[str]): Key of each stem, and a word with that stem.
     """
     rest = name_bags[name] - stem_keys[stem]  # bag of the other words in the name
-    # One entry for each word in each of a concept's names: its concept, rest and stem.
+    # Arrays with one entry for each word in each of a concept's names: concept, rest and stem.
     starts = np.searchsorted(name, np.arange(len(name_bags) + 1))
     names = np.asarray(kb.concept_names, dtype=np.int64)
     concept = np.repeat(np.arange(len(kb)), np.diff(kb.concept_offsets))

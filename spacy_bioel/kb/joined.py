@@ -1,7 +1,7 @@
 """Read several knowledge bases as one joined knowledge base.
 
-Strings, searches and vectors stay in the parts. Only numbers are kept in memory, about 50 bytes per
-name, and each column is created on first use. Nothing is written to disk.
+Strings, searches and vectors stay in the joined parts. Only row numbers are kept in memory, about
+50 bytes per name, and each column is created on first use. Nothing is written to disk.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Normalize = Callable[[list[str]], list[str]]
 
 
 class JoinedStrings(StringColumn):
-    """Distinct strings from several columns.
+    """The distinct strings in several columns, as one column.
 
     columns (Sequence[StringColumn]): One column from each knowledge base.
     part, row (NDArray): For each joined row, the number of its column, and its row in that column.
@@ -47,7 +47,7 @@ class JoinedStrings(StringColumn):
         return list(taken)
 
     def local(self, rows: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
-        """Split joined rows by column.
+        """Split joined rows by the column that contains their strings.
 
         YIELDS (tuple): Number of a column, positions in `rows`, and the rows in that column.
         """
@@ -60,12 +60,12 @@ class JoinedStrings(StringColumn):
 def join_strings(
     columns: Sequence[StringColumn], by_key: Sequence[SortedKeys], *, normalize: Normalize
 ) -> tuple[JoinedStrings, list[NDArray[np.int32]], SortedKeys]:
-    """Assign joined rows to the distinct strings in several columns.
+    """Join several columns of strings into one, in which each distinct string has one row.
 
     by_key (Sequence[SortedKeys]): Keys and rows of each column.
     normalize (Callable): Returns the form in which strings with identical keys are compared.
-    RETURNS (tuple): The strings; for each column, the joined row of each of its rows; and the
-        joined rows by their keys.
+    RETURNS (tuple): The joined column; for each column, the joined row of each of its rows; and the
+        joined rows by key.
     """
     strings = JoinedStrings(columns, np.zeros(0, np.int16), np.zeros(0, np.int32))
     joined_keys = np.zeros(0, np.uint64)
@@ -91,7 +91,7 @@ def join_strings(
     return strings, joined_rows, SortedKeys.from_keys(joined_keys)
 
 
-# Columns that each method creates as soon as one of them is used.
+# Columns that each method creates when any of these columns is first used.
 _COLUMNS_OF_METHOD = {
     "_join_ids": ("ids", "concept_rows", "_by_id"),
     "_join_names": ("names", "name_rows", "_by_name", "ngrams"),
@@ -106,11 +106,11 @@ _COLUMNS_OF_METHOD = {
 
 
 class JoinedKnowledgeBase(KnowledgeBase):
-    """Several knowledge bases as one, read-only; edit the parts instead.
+    """A read-only combination of several knowledge bases; to change names, edit the parts instead.
 
-    Concepts with the same id are one concept, with the names, types, parents and cross-references
-    from all parts. The preferred name and the definition come from the first part that has them.
-    An id that is retired in one part and current in another is current.
+    Concepts with the same id become one concept, with the names, types, parents and
+    cross-references from all parts. A concept's preferred name and definition come from the first
+    part that has one. An id that is retired in one part and current in another is current.
 
     parts (Sequence[KnowledgeBase]): Two or more.
     labels (Mapping[str, int]): For each label, the number of the part that its mentions link to.
@@ -210,7 +210,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
         self._by_retired = SortedKeys.from_keys(word_keys(ids))
 
     def _join_meta(self) -> None:
-        """Create the description of the columns."""
+        """Create `meta` from the parts' sources, releases and licences, with new counts."""
         origin = {
             key: ", ".join(str(part.meta.get(key, "")) for part in self.parts)
             for key in ("source", "release", "licence")
@@ -225,13 +225,13 @@ class JoinedKnowledgeBase(KnowledgeBase):
         return np.concatenate(values).astype(np.int64)
 
     def _owners(self, offsets: str) -> IntArray:
-        """Return the joined concept row of each value in a ragged column, for all parts."""
+        """Return, for each value in a ragged column of all parts, its concept's joined row."""
         pairs = zip(self.concept_rows, self.parts, strict=True)
         owners = [np.repeat(rows, np.diff(getattr(part, offsets))) for rows, part in pairs]
         return np.concatenate(owners).astype(np.int64)
 
     def _distinct(self, offsets: str, values: IntArray, *, below: int) -> Ragged:
-        """Return each concept's distinct values from all parts."""
+        """Merge a ragged column of all parts, without repeating a value within a concept."""
         owner = self._owners(offsets)
         kept = _first_of_pairs(owner, values, below=below)
         return _ragged(owner[kept], values[kept], len(self), below=below)
@@ -269,7 +269,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
         return map(self.has_concepts, range(len(self.parts)))
 
     def _in_parts(self, concepts: IntArray) -> Iterator[tuple[IntArray, KnowledgeBase, IntArray]]:
-        """Yield, for each part, the positions of its concepts, the part, and their rows in it."""
+        """Yield, for each part: which of the concepts it has, the part, and the concepts' rows."""
         ids = self.ids.take(concepts)
         for part in self.parts:
             rows = part._by_id.find(word_keys(ids), ids, part.ids.take)
@@ -329,8 +329,8 @@ class JoinedSearch:
     """Search several knowledge bases and merge the results."""
 
     searches: Sequence[Any]  # objects with `search(queries, k) -> (rows, scores)`
-    rows: Sequence[NDArray[Any]]  # for each search, the joined row of each of its rows
-    nothing: float  # score of row -1: no result
+    rows: Sequence[NDArray[Any]]  # arrays that map each search's rows to joined rows
+    nothing: float  # score of a missing result, which has row -1
 
     def search(self, queries: Sequence[str] | NDArray[np.float32], k: int) -> SearchResult:
         """Find the k best rows for each query, best first; the lower row wins ties."""

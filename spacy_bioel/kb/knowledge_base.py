@@ -1,4 +1,4 @@
-"""The knowledge base: memory-mapped columns of concepts and names, and queries over them.
+"""The knowledge base: memory-mapped columns of concepts and names, with methods to query them.
 
 This module defines the kinds of columns (`StringColumn`, `SortedKeys`, `Ragged`), the keys of
 names, and then `KnowledgeBase`. Large columns are not read when they are opened. Offsets and rows
@@ -53,14 +53,14 @@ from spacy_bioel.kb.spelling import Misspellings, NgramIndex, word_overlap
 from spacy_bioel.text.normalize import normalize_name, normalize_names, words_of
 from spacy_bioel.types import Concept, IntArray, KbRelease, remember
 
-_STRINGS_PER_BLOCK = 1 << 12  # strings decoded together when a whole column is read
+_STRINGS_PER_BLOCK = 1 << 12  # number of strings to decode at a time when reading a whole column
 
 
 class StringColumn:
-    """Strings in one block of newline-terminated UTF-8, with the offsets of all lines.
+    """A column of strings: newline-terminated UTF-8 text, and the offsets of all lines.
 
-    RAISES BioelError: [B211] if the first or last offset is wrong. Reading also raises it, if a
-        string is not UTF-8 or, up to 16 MB, not one line, and [B024] if the column is damaged.
+    RAISES BioelError: [B211] if the first or last offset is wrong. Reading raises [B024] if the
+        column is damaged, and [B211] if a string is not UTF-8 or (up to 16 MB) not one line.
     """
 
     def __init__(self, blob: KbColumn, offsets: KbColumn) -> None:
@@ -95,7 +95,7 @@ class StringColumn:
 
     @cached_property
     def _lines(self) -> NDArray[np.uint64]:
-        """The offsets; on first access, they and the ends of lines are checked."""
+        """The offsets of all lines, which are checked on first access."""
         blob, origin = self._blob.values, self._blob.origin
         origin.verify()
         offsets = self._offsets.origin.growing(self._offsets.values, least=1)
@@ -117,19 +117,19 @@ class SortedKeys:
 
     @classmethod
     def from_keys(cls, keys: NDArray[np.uint64]) -> SortedKeys:
-        """Sort the keys of the rows 0, 1, ..."""
+        """Create the index from the keys of rows 0, 1, 2 and so on."""
         order = np.argsort(keys, kind="stable")
         return cls(KbColumn(keys[order]), KbColumn(order.astype(np.int32)), below=len(keys))
 
     @property
     def keys(self) -> NDArray[np.uint64]:
-        """All keys; checked on first access."""
+        """All keys, which are checked on first access."""
         self._keys.origin.verify()
         return self._keys.values
 
     @cached_property
     def rows(self) -> NDArray[np.int32]:
-        """Row of each key; checked on first access."""
+        """The row of each key; all rows are checked on first access."""
         return self._rows.origin.rows(self._rows.values, below=self._below)
 
     def search(self, keys: NDArray[np.uint64]) -> IntArray:
@@ -145,9 +145,9 @@ class SortedKeys:
         strings: Sequence[str],
         read: Callable[[IntArray], list[str]],
     ) -> IntArray:
-        """Find each string's row, -1 if there is none. Compares strings, since keys may collide.
+        """Find each string's row, or -1. Strings are compared too, since their keys may collide.
 
-        read (Callable): Reads the strings in these rows, in the form to compare.
+        read (Callable): Returns the strings in given rows, in the form to compare.
         """
         rows = self.search(keys)
         known = np.flatnonzero(rows >= 0)
@@ -162,13 +162,13 @@ class SortedKeys:
 
 
 class Ragged:
-    """Ragged (CSR) column: each row has any number of values, which are rows of another column.
+    """A ragged (CSR) column: each row has any number of values, which are rows of another column.
 
     offsets (IntArray): Start of each row's values, and end of the last row. Shape (n_rows + 1,).
     below (int): Upper bound of the values, exclusive.
     least (int): Minimum number of values in a row.
-    RAISES BioelError: [B211] if the first or last offset is wrong. Methods also raise it, if the
-        column is damaged.
+    RAISES BioelError: [B211] if the first or last offset is wrong. Methods raise [B024] or [B211]
+        if the column is damaged.
     """
 
     def __init__(self, offsets: KbColumn, values: KbColumn, *, below: int, least: int = 0) -> None:
@@ -183,12 +183,12 @@ class Ragged:
 
     @cached_property
     def offsets(self) -> IntArray:
-        """All offsets, checked on first access."""
+        """All offsets, which are checked on first access."""
         return self._offsets.origin.growing(self._offsets.values, least=self._least)
 
     @cached_property
     def values(self) -> NDArray[np.int32]:
-        """All values, checked on first access."""
+        """All values, which are checked on first access."""
         return self._values.origin.rows(self._values.values, below=self._below)
 
 
@@ -232,7 +232,7 @@ def span_keys(tokens: Sequence[str], max_width: int) -> KeyArray:
     """
     n = len(tokens)
     keys = np.zeros((n, max_width), dtype=np.uint64)
-    # The key of a span extended by one token is: key of the span * factor + key of the token.
+    # To extend a span by a token, multiply the span's key by a factor and add the token's key.
     numbers = {token: number for number, token in enumerate(dict.fromkeys(tokens))}
     number = np.fromiter(map(numbers.__getitem__, tokens), dtype=np.int64, count=n)
     token_keys = name_keys(numbers)[number]
@@ -247,24 +247,24 @@ def span_keys(tokens: Sequence[str], max_width: int) -> KeyArray:
 
 
 class KnowledgeBase:
-    """Concepts and their names; the rows of both are numbered from 0.
+    """A knowledge base: concepts and their names, in rows that are numbered from 0.
 
     Concepts are sorted by id, so the lower of two rows has the lower id. Each distinct normalised
     name has one row, which is shared by all concepts with this name.
 
     The columns are attributes, for operations on all rows at once. Columns named *_offsets contain
     the start of each row's values: the concepts of name i are name_concepts[name_offsets[i] :
-    name_offsets[i + 1]]. name_is_preferred has the same layout, and name_sources has the layout of
-    concept_names. `retired_targets` contains the row of the concept that replaced each retired id.
+    name_offsets[i + 1]]. name_is_preferred has the layout of name_concepts, and name_sources has
+    the layout of concept_names. `retired_targets` has the replacement's row for each retired id.
 
     files (Mapping[str, RawFile]): Files by path (see `kb.folder`); unknown files are ignored.
-    path (Path | None): Folder that the files are mapped from; None in memory.
+    path (Path | None): Folder that the files are mapped from; None if they are in memory.
     RAISES BioelError: [B020] no columns, [B409] the name of a bundled knowledge base instead of a
         folder, [B408] a saved pipeline; the same errors as `kb.columns.open_columns`. Methods and
         whole columns raise [B024] or [B211] if they read damaged data that opening does not detect.
     """
 
-    built_sources: tuple[int, ...] = (0,)  # for each part, the row of its build's source
+    built_sources: tuple[int, ...] = (0,)  # row of the build's source, for each part
 
     def __init__(self, files: Mapping[str, RawFile], *, path: Path | None = None) -> None:
         self.path = path
@@ -314,7 +314,7 @@ class KnowledgeBase:
         keys, rows = self._column(f"{name}_keys"), self._column(f"{name}_key_rows")
         return SortedKeys(keys, rows, below=below)
 
-    # Whole columns, each checked on first access.
+    # These are whole columns, which are checked on first access.
     name_offsets = property(attrgetter("_concepts_of_name.offsets"))
     name_concepts = property(attrgetter("_concepts_of_name.values"))
     concept_offsets = property(attrgetter("_names_of_concept.offsets"))
@@ -331,7 +331,7 @@ class KnowledgeBase:
 
     @classmethod
     def open(cls, path: str | Path) -> KnowledgeBase:
-        """Memory-map a folder that `build_kb` wrote. This takes milliseconds at any size.
+        """Open a knowledge base folder. Its files are memory-mapped, which takes milliseconds.
 
         Later changes to the folder do not affect an open knowledge base or its vectors.
 
@@ -345,7 +345,7 @@ class KnowledgeBase:
 
     @classmethod
     def from_bytes(cls, block: bytes) -> KnowledgeBase:
-        """Load the result of `to_bytes`. RAISES BioelError: [B025] if it is something else."""
+        """Load a knowledge base from bytes of `to_bytes`. RAISES BioelError: [B025] other bytes."""
         try:
             return cls(TensorFile(np.frombuffer(block, np.uint8)).arrays)
         except BioelError as error:
@@ -385,7 +385,7 @@ class KnowledgeBase:
         self._files |= files
 
     def __reduce__(self) -> tuple[Callable[..., KnowledgeBase], tuple[Any, ...]]:
-        # Pickled by path, so that all workers share one copy in the page cache.
+        # A knowledge base is pickled by path, so that all workers share one copy in memory.
         if self.path is None:
             return KnowledgeBase.from_bytes, (self.to_bytes(),)
         return _reopen_kb, (self.path, self.fingerprint)
@@ -405,14 +405,14 @@ class KnowledgeBase:
 
     @property
     def title(self) -> str:
-        """Name of the folder; in a pipeline or in memory, a short name for the first source."""
+        """The folder's name; in a pipeline or in memory, a short name of the first source."""
         if self.path is not None and self.path.name != "kb":
             return self.path.name
         return str(self.meta.get("source", "")).partition(",")[0].partition(".")[0].strip() or "KB"
 
     @property
     def releases(self) -> tuple[KbRelease, ...]:
-        """Releases of the sources, one for each part of a joined knowledge base."""
+        """The release that was built; a joined knowledge base has one for each of its parts."""
         source, release, licence = (
             str(self.meta.get(key, "")) for key in ("source", "release", "licence")
         )
@@ -420,7 +420,7 @@ class KnowledgeBase:
 
     @property
     def where(self) -> str:
-        """Folder, or "memory", for error messages."""
+        """Path of the folder, or "memory", as shown in error messages."""
         return str(self.path) if self.path else "memory"
 
     # -- Concepts -------------------------------------------------------------------------------
@@ -429,13 +429,13 @@ class KnowledgeBase:
         return len(self.ids)
 
     def __contains__(self, id: object) -> bool:
-        """Return whether an id is known, as a current or retired id."""
+        """Return whether an id is in the knowledge base, as a current or retired id."""
         return isinstance(id, str) and self.find(id) >= 0
 
     def __getitem__(self, id: str) -> Concept:
         """Return the concept with this id, or the concept that replaced it.
 
-        RAISES BioelError: [B337] for an unknown id, [B637] for one that nothing replaced.
+        RAISES BioelError: [B337] unknown id, [B637] id that was retired without a replacement.
         """
         if (row := self.find(id)) >= 0:
             return self.concept(row)
@@ -480,24 +480,24 @@ class KnowledgeBase:
         return rows
 
     def canonical(self, id: str) -> str:
-        """Return the id that replaced a retired id, and any other id unchanged."""
+        """Return the replacement of a retired id; any other id is returned unchanged."""
         row = self.find(id)
         return self.ids[row] if row >= 0 else id
 
     @property
     def withdrawn(self) -> Mapping[str, list[str]]:
-        """Ids that were retired without a replacement, and the ids to consider instead."""
+        """The ids retired without a replacement, each with the ids to consider instead."""
         return self.meta.get("withdrawn") or {}
 
     @property
     def selected(self) -> str:
-        """How the build chose among the concepts of its sources, in words; "" if it kept all."""
+        """Phrase with the build options that selected concepts; "" if the build kept all."""
         selection = self.meta.get("selection", {}).items()
         options = " ".join(f"--{option} {','.join(values)}" for option, values in selection)
         return f"it was built with {options}" if options else ""
 
     def would_select(self, id: str, other: KnowledgeBase) -> bool:
-        """Return whether this build would have kept a concept of another release."""
+        """Return whether this build's options would keep a concept of another release."""
         if (row := other.find(id)) < 0:
             return True
         ids, kept = set(other.ids_of(sorted(other.lineage_of(row)))), self.meta.get("selection", {})
@@ -554,7 +554,7 @@ class KnowledgeBase:
         return [types[0] if types else self.title for types in self.types_of_all(concepts)]
 
     def memberships(self) -> Iterator[NDArray[np.bool_]]:
-        """Yield a mask of the concepts in each part; here, of all concepts. Shape (n_concepts,)."""
+        """Yield a mask of each part's concepts: here, one of all concepts. Shape (n_concepts,)."""
         return iter([np.ones(len(self), dtype=bool)])
 
     def type_mask(self, types: Iterable[str]) -> NDArray[np.bool_]:
@@ -572,7 +572,7 @@ class KnowledgeBase:
         return len(self.names)
 
     def name(self, row: int) -> str:
-        """Return a name in the spelling of the source."""
+        """Return the name in a row, in the spelling of its source."""
         return self.names[row]
 
     def names_of(self, concept: int) -> IntArray:
@@ -580,12 +580,12 @@ class KnowledgeBase:
         return self._names_of_concept[concept]
 
     def sources_of(self, concept: int) -> tuple[str, ...]:
-        """Return the source of each of a concept's names: the build or a later addition."""
+        """Return the source of each of a concept's names, such as "edit" for an edited name."""
         return tuple(self.sources[row] for row in self._sources_of_concept[concept].tolist())
 
     @cached_property
     def is_added(self) -> NDArray[np.bool_]:
-        """Whether each name was added after the build, as with `bioel kb add`. Shape (n_names,)."""
+        """Mask of names added after the build, for example by `bioel kb add`. Shape (n_names,)."""
         added = np.zeros(len(self.names), dtype=bool)
         if len(self.sources) > len(self.built_sources):
             entries = ~np.isin(self.name_sources, self.built_sources)
@@ -596,7 +596,7 @@ class KnowledgeBase:
         return self.names[int(self.names_of(concept)[0])]
 
     def preferred_rows(self, concepts: IntArray) -> IntArray:
-        """Return the rows of concepts' preferred names. Any shape; returns the same shape."""
+        """Return the row of each concept's preferred name, in the same shape as `concepts`."""
         if concepts.size and concepts.min() < 0:
             raise IndexError(int(concepts.min()))
         return self.concept_names[self.concept_offsets[concepts]].astype(np.int64)
@@ -611,7 +611,7 @@ class KnowledgeBase:
         return indptr, self.concept_names[positions].astype(np.int64)
 
     def lookup_names(self, normalized: Sequence[str]) -> IntArray:
-        """Return the row of each name, -1 if unknown, comparing strings too. Shape (n,)."""
+        """Return the row of each normalised name, -1 if it is unknown. Shape (n,)."""
         keys = name_keys(normalized)
         return self._by_name.find(
             keys, normalized, lambda rows: normalize_names(self.names.take(rows))
@@ -636,22 +636,22 @@ def open_kb(kb: KnowledgeBase | str | Path) -> KnowledgeBase:
 
 
 def _reopen_kb(path: Path, fingerprint: str) -> KnowledgeBase:
-    """Open a knowledge base in another process. RAISES BioelError: [B037] if it was replaced."""
+    """Open a knowledge base that was pickled. RAISES BioelError: [B037] if it was replaced."""
     kb = KnowledgeBase.open(path)
     if kb.fingerprint != fingerprint:
         raise BioelError(Errors.B037.format(path=path, expected=fingerprint, found=kb.fingerprint))
     return kb
 
 
-_NAMES_PER_CONCEPT = 8  # names to search for each requested concept
+_NAMES_PER_CONCEPT = 8  # number of names to retrieve per requested concept
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A concept found by a search."""
+    """A concept that `search_names` found."""
 
     concept: Concept
-    name: str  # the most similar name; the id, if the query is an id
+    name: str  # the concept's name that is most similar to the query, or its id if that matches
     score: float  # similarity in spelling, from 0.3 to 1
 
 
@@ -661,8 +661,8 @@ def search_names(kb: KnowledgeBase, words: str, k: int = 10) -> list[Hit]:
     words (str): Words of a name, which may be misspelled or hyphenated ("IRF-5" finds IRF5), or
         the id of a concept.
     k (int): Number of concepts.
-    RETURNS (list[Hit]): Best first, each concept once: the concept with this id, then names that
-        contain all words, then other names. Among ties, preferred names come first.
+    RETURNS (list[Hit]): Distinct concepts, best first: the concept with this id, then concepts with
+        a name that contains all words, then the rest. In a tie, preferred names come first.
     """
     words = words.strip()
     hits = {kb.find(words): Hit(kb[words], words, 1.0)} if words in kb else {}
@@ -688,7 +688,7 @@ def search_names(kb: KnowledgeBase, words: str, k: int = 10) -> list[Hit]:
 
 
 def corrected(kb: KnowledgeBase, words: str) -> str:
-    """Replace words that are one typing error away from a word in a name. Reads all names.
+    """Correct words that are one typing error away from a word in a name. Reads all names.
 
     The n-gram search alone may miss "siezures": "seizures" contains only half of its 3-grams.
     """

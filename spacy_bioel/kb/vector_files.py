@@ -1,7 +1,7 @@
 """Write and open the name vectors stored in a knowledge base folder.
 
-A folder may contain vectors from several encoders, current and outdated. Vectors of unchanged names
-are copied.
+A folder may contain vectors from several encoders, current and outdated. When names are encoded
+again, the vectors of unchanged names are copied.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ VectorColumns = dict[str, NDArray[Any]]
 
 # Data type and shape of each column; see `TensorFile.check`.
 _SCHEMA = {
-    "codes": "int8 n dim",  # for these three columns, see `QuantizedVectors`
+    "codes": "int8 n dim",  # `QuantizedVectors` explains codes, fine and scales
     "fine": "uint8 n dim",
     "scales": "float32 n",
     "digests": "uint64 n halves",  # digests of the normalised names
 }
-# Columns that earlier versions wrote. They are checked, but not used.
+# Columns that earlier versions wrote, which are checked but not used.
 _COARSE_SCHEMA = {"coarse": "int8 n width", "projection": "float32 dim width"}
 _ANN_SCHEMA = {"ann": "uint8 bytes"}  # see `kb.faiss_index`
 
 
 def vectors_of(columns: VectorColumns) -> QuantizedVectors:
-    """Return the vectors in columns, without copying."""
+    """Create `QuantizedVectors` from columns, without copying."""
     return QuantizedVectors(columns["codes"], columns["fine"], columns["scales"])
 
 
@@ -72,7 +72,7 @@ class StoredVectors:
         """The file. RAISES BioelError: [B030] unreadable or truncated, [B210] edited header."""
         return TensorFile(self.raw, Origin(self._kb.where, self.path))
 
-    # Description: fingerprint, kb, n, dim, checksums; ann is None or the result of `write_index`.
+    # Description, with the keys fingerprint, kb, n, dim, and ann (None or from `write_index`).
     about = property(attrgetter("file.about"))
 
     @property
@@ -89,7 +89,7 @@ class StoredVectors:
 
     @cached_property
     def columns(self) -> VectorColumns:
-        """Mapped columns.
+        """The memory-mapped columns of these vectors.
 
         RAISES BioelError: [B033] missing or foreign column, or a scale that is negative or not
             finite; [B024] damaged column of up to 16 MB.
@@ -128,7 +128,7 @@ def stored_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> list[St
 
 
 def has_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> bool:
-    """Return whether there are vectors from an encoder (None: any), current or outdated."""
+    """Return whether a knowledge base has current or outdated vectors (from this encoder)."""
     return bool(stored_vectors(kb, fingerprint))
 
 
@@ -142,12 +142,12 @@ def are_outdated(kb: KnowledgeBase, fingerprint: str) -> bool:
 
 
 def is_encoded(kb: KnowledgeBase, *, fingerprint: str) -> bool:
-    """Return whether an encoder has current, readable vectors."""
+    """Return whether a knowledge base has current, readable vectors from an encoder."""
     return any(stored.is_current for stored in stored_vectors(kb, fingerprint))
 
 
 def describe_vectors(kb: KnowledgeBase) -> list[dict[str, Any]]:
-    """Return a description of each file of vectors; "current" says whether it is up to date.
+    """Describe each file of vectors; the key "current" says whether the vectors are up to date.
 
     RAISES BioelError: The same errors as `open_vectors`, but not for outdated vectors.
     """
@@ -158,7 +158,7 @@ def describe_vectors(kb: KnowledgeBase) -> list[dict[str, Any]]:
 
 
 def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> QuantizedVectors:
-    """Map the unit vectors of a knowledge base's names, of shape (n_names, dim).
+    """Memory-map the unit vectors of all names in a knowledge base. Shape (n_names, dim).
 
     kb (KnowledgeBase | str | Path): Knowledge base, or its folder.
     fingerprint (str | None): Fingerprint of the encoder of the queries; None: any encoder.
@@ -181,16 +181,16 @@ def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> 
 
 ReportProgress = Callable[[int], None]
 
-_NAMES_PER_BLOCK = 1 << 16  # names that are in memory at once, sorted by their lengths
-_NAMES_PER_CALL = 4096  # names per encoder call
+_NAMES_PER_BLOCK = 1 << 16  # number of names in memory at once, which are sorted by length
+_NAMES_PER_CALL = 4096  # number of names per call of the encoder
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """Result of `write_vectors`: counts of names, and the approximate index."""
 
-    encoded: int  # names that were encoded
-    copied: int  # names whose vectors were kept or copied
+    encoded: int  # number of names that were encoded
+    copied: int  # number of names whose vectors were kept or copied
     ann: dict[str, Any] | None  # result of `write_index`
 
 
@@ -204,10 +204,10 @@ def write_vectors(
 ) -> Encoded:
     """Encode all names and store the vectors with the knowledge base; keep other encoders' vectors.
 
-    This encoder's vectors for an earlier state of the knowledge base are copied and then removed;
-    if they are current and complete, nothing is done. If the process is stopped, the earlier
-    vectors stay. Writers to a knowledge base wait for each other. After waiting, the names that are
-    now in the folder are encoded, which may differ from the names in `kb`.
+    If this encoder's vectors are current and complete, nothing is done. The encoder's old vectors
+    are copied for unchanged names, and removed at the end, so a stopped process loses nothing.
+    Writers to a knowledge base wait for each other. After waiting, the names that are now in the
+    folder are encoded, which may differ from the names in `kb`.
 
     kb (KnowledgeBase): The vectors are stored in its folder, or attached to it if it is in memory.
     fingerprint (str): Fingerprint of the encoder; `open_vectors` compares it.
@@ -269,19 +269,19 @@ def _write_locked(
 
 
 def _scratch_columns(folder: Path, **sizes: int) -> VectorColumns:
-    """Map columns to fill, in scratch files, because they may be larger than the memory."""
+    """Create columns to fill, in mapped scratch files, because they may exceed the memory."""
     columns: VectorColumns = {}
     for name, declared in _SCHEMA.items():
         dtype, *axes = declared.split()
         shape = tuple((sizes | {"halves": 2})[axis] for axis in axes)
-        # With sparse files instead of zeros, a full disk would kill the process.
+        # Zeros are written, because with a sparse file, a full disk would kill the process.
         (folder / name).write_bytes(np.zeros(shape, dtype).data)
         columns[name] = np.memmap(folder / name, dtype, mode="r+", shape=shape)
     return columns
 
 
 def _first_usable(stored: list[StoredVectors], *, dim: int) -> StoredVectors | None:
-    """Return the first vectors that are complete and have this width."""
+    """Return the first stored vectors that are intact and have `dim` dimensions, or None."""
     for vectors in stored:
         with suppress(BioelError):
             if vectors.about["dim"] == dim:

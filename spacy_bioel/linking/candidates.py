@@ -54,14 +54,14 @@ CachedValue = TypeVar("CachedValue")
 
 
 class Cache:
-    """Values computed on first use, shared by all threads, and recomputed if their parts change."""
+    """Thread-safe cache of values, each computed on first use and again if its inputs change."""
 
     def __init__(self) -> None:
         self._lock = RLock()
         self._values: dict[object, tuple[object, Any]] = {}
 
     def get(self, name: object, parts: object, make: Callable[[], CachedValue]) -> CachedValue:
-        """Return the named value, computing it unless that was already done with these parts."""
+        """Return the named value; compute it unless it is cached for the same `parts`."""
         with self._lock:
             if name not in self._values or self._values[name][0] != parts:
                 self._values[name] = parts, make()
@@ -73,7 +73,7 @@ class Cache:
             self._values.pop(name, None)
 
     def only(self, name: object) -> Cache:
-        """Return a cache with only the named value, or an empty cache if there is none."""
+        """Return a new cache that keeps only the named value, if this cache has it."""
         cache = Cache()
         with self._lock:
             cache._values = {key: x for key, x in self._values.items() if key == name}
@@ -82,7 +82,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class LinkerState:
-    """Everything that candidates depend on; parts are compared by identity, settings by value.
+    """Everything that candidates depend on. Parts are compared by identity, settings by value.
 
     encoder (FrozenEncoder | None): Name encoder; None: no dense evidence.
     fusion, rescoring (Fusion | None): Weights of the string evidence and of the contextual scores;
@@ -109,17 +109,17 @@ class LinkerState:
         return self.encoder is not None and "dense" in self.settings.evidence.names
 
 
-CACHED_STRINGS = 10_000  # their candidates take about 25 MB
+CACHED_STRINGS = 10_000  # strings whose candidates are cached; takes about 25 MB
 SEARCHED = 32  # number of names that each search returns for a string
-_STRINGS_PER_BATCH = 1024  # limits the size of the candidate table
+_STRINGS_PER_BATCH = 1024  # strings ranked together; limits the size of the candidate table
 
 
 class CandidateGenerator:
-    """Ranks the concepts in a knowledge base for strings; threads can share it.
+    """Ranks the concepts in a knowledge base as candidates for strings; can be shared by threads.
 
-    It caches candidates for recent strings but is otherwise immutable, so a new state needs a new
-    generator. A joined knowledge base has one generator per part, except during training with a
-    pool of names.
+    A generator caches candidates for recent strings but is otherwise immutable, so a new state
+    needs a new generator. A joined knowledge base has one generator per part, except during
+    training with a pool of names.
 
     cache (Cache | None): Cache shared with the generators for earlier states.
     """
@@ -130,7 +130,7 @@ class CandidateGenerator:
         self._cache = cache or Cache()
         self._part_of: dict[str, int] = {}
         if isinstance(self.kb, JoinedKnowledgeBase):
-            # `labels` replaces the `kb` setting, which has no folders after loading from bytes.
+            # Use `kb.labels`: after loading from bytes, the `kb` setting has no folders.
             state = replace(state, settings=state.settings.model_copy(update={"kb": ""}))
             self._part_of = self.kb.labels
             for number, part in enumerate(self.kb.parts if state.pool is None else ()):
@@ -143,7 +143,7 @@ class CandidateGenerator:
         self.state = state
         self._types = dict(state.settings.label_types)
         self._only_labels = state.settings.only_labels
-        # If labels have knowledge bases, the ids of some other labels come from rules.
+        # If labels have their own knowledge bases, rules may supply the ids for other labels.
         rules = state.rules.rules.values() if self._part_of else ()
         by_rules = {label for one in rules if one.outside_ids for label in one.labels}
         self._excluded_labels = GENERAL_LABELS | by_rules
@@ -151,7 +151,7 @@ class CandidateGenerator:
         self._ranked: dict[LabelledString, tuple[Candidate, ...]] = {}
         self._masks: dict[str, BoolArray | None] = {}
 
-    # Parts built from the state on first use.
+    # The following parts are built from the state on first use.
 
     @property
     def encoder(self) -> FrozenEncoder:
@@ -161,7 +161,7 @@ class CandidateGenerator:
 
     @cached_property
     def names(self) -> EncodedNames | JoinedNames:
-        """The dense search among the names in the knowledge base or, in training, in the pool."""
+        """The dense search among knowledge base names or, in training, among names in the pool."""
         parts = self.kb, self.encoder, self.state.pool
         return self._cache.get("names", parts, self._encoded_names)
 
@@ -197,7 +197,7 @@ class CandidateGenerator:
 
     @cached_property
     def unambiguous_names(self) -> UnambiguousNames:
-        """The search for unambiguous names, for labels with their own vocabulary."""
+        """The search for unambiguous names of the labels that have their own vocabulary."""
         parts = self.kb, tuple(self._types.items()), self._only_labels
         make = partial(UnambiguousNames, self.vocabularies)
         return self._cache.get("unambiguous names", parts, make)
@@ -214,7 +214,7 @@ class CandidateGenerator:
 
     @cached_property
     def vocabularies(self) -> dict[str, Vocabulary]:
-        """Vocabularies by label, for labels with their own vocabulary."""
+        """The vocabulary of each label that has its own."""
         vocabularies = {}
         for label in {**self._types, **self._part_of}:
             if self.types_of(label) != ():
@@ -254,11 +254,11 @@ class CandidateGenerator:
         return self._types.get(label, () if is_excluded else None)
 
     def _mask(self, label: str) -> BoolArray | None:
-        """Return a mask of the concepts that a label allows. Shape (n_concepts,); None: all."""
+        """Return a mask of the concepts that a label allows; None if all. Shape (n_concepts,)."""
         if label not in self._masks:
             types, number = self.types_of(label), self._part_of.get(label)
             mask = None
-            # Without types in the knowledge base, only () has an effect: it excludes the label.
+            # If the knowledge base has no types, only () has an effect, which excludes the label.
             if types is not None and (self.kb.type_names or not types):
                 mask = self.kb.type_mask(types)
             if number is not None and isinstance(self.kb, JoinedKnowledgeBase):
@@ -289,16 +289,16 @@ class CandidateGenerator:
     ) -> CandidateTable:
         """Return the candidates for distinct normalised strings, with all their evidence.
 
-        also_names (Sequence[str]): The searches, "ngram" or "dense", to run for names, too.
+        also_names (Sequence[str]): Searches ("ngram", "dense") to run even for KB names.
         """
         state = self.state
-        if state.rescorer is not None:  # contextual models choose between more candidates
+        if state.rescorer is not None:  # a contextual model can choose from more candidates
             also_names = [*also_names, "dense"]
         return candidate_table(
             list(map(self._corrected, queries)),
             self.kb,
             alias_table=state.alias_table,
-            # Vectors that do not fit are an error for the first string, even if it is a name.
+            # Read `self.names` now: unsuitable vectors are an error even if nothing is searched.
             dense_search=partial(self._search_dense, self.names) if state.is_dense else None,
             ngram_search=self.ngram_search,
             k=SEARCHED,
@@ -316,7 +316,7 @@ class CandidateGenerator:
         return found, self._training_strings.search(vectors, SEARCHED)
 
     def _corrected(self, query: str) -> str:
-        """Return a string with correct spelling, if only that is a name, or an alias."""
+        """Correct a string's spelling if only the corrected string is a name or an alias."""
         other, aliases = correct_spelling(query), self.state.alias_table.counts
         if other == query or query in aliases:
             return query
@@ -327,7 +327,7 @@ class CandidateGenerator:
         """Return the best candidates for (normalised string, label) pairs, in one batch.
 
         wanted (Sequence): Distinct pairs.
-        RETURNS (dict): Candidates of each pair, best first; empty if none is similar.
+        RETURNS (dict): Candidates of each pair, best first; empty if no name is similar.
         """
         ranked: dict[LabelledString, tuple[Candidate, ...]] = {}
         if self.parts:
@@ -338,7 +338,7 @@ class CandidateGenerator:
             for number, pairs in pairs_of_parts.items():
                 ranked |= self.parts[number].rank(pairs)
         with self._lock:
-            # Moved to the end, so that the least recently used strings come first.
+            # Move known strings to the end, so that the least recently used strings come first.
             known = {pair: self._ranked.pop(pair) for pair in wanted if pair in self._ranked}
             self._ranked |= known
         new = [pair for pair in wanted if pair not in known]
@@ -351,12 +351,12 @@ class CandidateGenerator:
         return ranked | known
 
     def rank_names(self, names: Sequence[str]) -> Ranked:
-        """Return the concepts that have these normalised names, without a search.
+        """Return the concepts with these normalised names as candidates, without a search.
 
-        Concepts in the same knowledge base share the score; a concept whose preferred name it is
-        counts twice. Those in different knowledge bases do not compete, because all may be right.
+        The concepts of a name share its score; a concept whose preferred name it is counts twice.
+        Concepts in different knowledge bases do not compete, because all may be right.
 
-        RETURNS (Mapping): Candidates of the pairs of each name and `AS_NAME`.
+        RETURNS (Mapping): Candidates of each (name, `AS_NAME`) pair.
         """
         if not names:
             return {}
@@ -409,7 +409,7 @@ class CandidateGenerator:
         columns = owners[best].tolist(), ids, probabilities[best].tolist(), taken, evidence
         candidates = candidates_of(len(pairs), self.kb.fingerprint, *columns)
         ranked |= dict(zip(pairs, candidates, strict=True))
-        # Names were not searched, also if their label excludes all concepts with this name.
+        # Names were not searched. Search them now if their label excludes all their concepts.
         excluded = [pair for pair in pairs if not (also_names or ranked[pair])]
         more = self._rank(excluded, also_names=("ngram", "dense")) if excluded else {}
         return ranked | more
@@ -417,5 +417,5 @@ class CandidateGenerator:
 
 @cache
 def _evidence(sources: int) -> str:
-    """Describe the sources of a candidate: "exact+dense"."""
+    """Return the name of a candidate's evidence, such as "exact+dense"."""
     return "+".join(name for bit, name in SOURCES.items() if sources & bit)

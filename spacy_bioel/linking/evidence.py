@@ -31,9 +31,9 @@ DenseSearch = Callable[[Sequence[str]], tuple[SearchResult, SearchResult | None]
 
 @dataclass(frozen=True)
 class ConceptsOfAliases:
-    """The concepts of each alias-table string in one knowledge base, in CSR form.
+    """The knowledge base concepts that each alias-table string was linked to, in CSR form.
 
-    offsets (IntArray): First entry of each string, and the end of the last. Shape (n + 1,).
+    offsets (IntArray): First entry of each string, then the end of the entries. Shape (n + 1,).
     concepts (IntArray): Concept rows. Shape (n_entries,).
     counts, shares (FloatArray): How often the string was linked to the concept, as a count and as
         a fraction of all mentions of the string. Shape (n_entries,).
@@ -54,7 +54,7 @@ class AliasTable:
     """
 
     def __init__(self, counts: Mapping[str, Mapping[str, int]] | None = None) -> None:
-        # Copied, because the garbage collector does not track plain dicts of strings and numbers.
+        # Copy to plain dicts of strings and numbers, which the garbage collector does not track.
         self.counts = {name: dict(ids) for name, ids in (counts or {}).items()}
         self._of_kbs: WeakKeyDictionary[KnowledgeBase, ConceptsOfAliases] = WeakKeyDictionary()
 
@@ -82,7 +82,7 @@ class AliasTable:
 
     @cached_property
     def names(self) -> list[str]:
-        """All strings, sorted: the rows of `ngrams`."""
+        """All strings, sorted. Row i of `ngrams` belongs to string i."""
         return sorted(self.counts)
 
     @cached_property
@@ -92,14 +92,14 @@ class AliasTable:
 
     @property
     def ids(self) -> Counter[str]:
-        """How often each concept id occurs."""
+        """Number of training mentions of each concept id."""
         ids = Counter[str]()
         for counts in self.counts.values():
             ids.update(counts)
         return ids
 
     def concepts(self, kb: KnowledgeBase) -> ConceptsOfAliases:
-        """Return the concepts of `names`, cached for as long as the knowledge base is open."""
+        """Return each string's concepts in a knowledge base, cached while that base is open."""
         if (cached := self._of_kbs.get(kb)) is not None:
             return cached
         counts_of_names = [self.counts[name] for name in self.names]
@@ -141,13 +141,13 @@ FEATURES = (
     "ngram_best", "alias_ngram", "alias_dense", "dense_vote", "ngram_vote", "alias_ngram_vote",
     "alias_dense_vote", "words", "covered", "prior", "has_encoder", "has_alias_table",
 )  # fmt: skip
-# Evidence that can be switched off. "prior" does not propose candidates.
+# Kinds of evidence that can be switched off; "prior" does not propose candidates.
 EVIDENCE = ("exact", "alias_table", "ngram", "dense", "prior")
 _COLUMN = {name: index for index, name in enumerate(FEATURES)}
 _NAME_FEATURES = ("dense", "dense_best", "ngram", "ngram_best", "words", "covered")
 _ALIAS_FEATURES = ("alias_ngram", "alias_dense", "alias_ngram_vote", "alias_dense_vote")
 _RESPELLED_EXACT = 0.8  # value of the `exact` feature for spelling variants
-_VOTE_TEMPERATURE = 0.05  # a name whose cosine is lower by this much gets 1/e of the votes
+_VOTE_TEMPERATURE = 0.05  # a name whose cosine is below the best by this much gets 1/e of its votes
 EXACT, ALIAS, DENSE, NGRAM = 1, 2, 4, 8
 SOURCES = {EXACT: "exact", ALIAS: "alias_table", DENSE: "dense", NGRAM: "ngram"}
 
@@ -199,7 +199,7 @@ def candidate_table(
     ngram_search (NgramSearch): Searches the names of the knowledge base.
     k (int): Number of names that the n-gram search returns.
     evidence (Container[str]): The members of EVIDENCE to use.
-    also_names (Container[str]): The searches, "ngram" or "dense", to run for names, too.
+    also_names (Container[str]): Searches ("ngram", "dense") to run even for queries that are names.
     """
     if "alias_table" not in evidence:
         alias_table = AliasTable()
@@ -207,9 +207,9 @@ def candidate_table(
     proposals = [_from_exact_names(queries, kb)] if "exact" in evidence else []
     in_alias_table = _from_alias_table(queries, alias_table.rows, aliases)
     proposals.append(in_alias_table)
-    # Single letters are not searched: "c" in "c/o" is not a misspelt "CS". Neither are names of the
-    # knowledge base, because the searches are slow, and what they find beside a name hardly ever
-    # scores higher; the n-gram search, which is the slowest, also skips strings of the alias table.
+    # Single letters are not searched: "c" in "c/o" is not a misspelt "CS". Knowledge base names are
+    # not searched either: searches are slow, and similar names hardly ever score higher than the
+    # name itself. The n-gram search, which is the slowest, also skips alias-table strings.
     is_word = np.array([len(query) > 1 for query in queries], dtype=bool)
     is_name = np.zeros(len(queries), dtype=bool)
     if "exact" in evidence:
@@ -255,7 +255,7 @@ def _merge_proposals(proposals: list[_Proposals], *, n_concepts: int) -> Candida
         np.bitwise_or.at(sources, rows, np.uint8(p.source))
         for feature, values in p.values.items():
             np.maximum.at(features[:, _COLUMN[feature]], rows, values.astype(np.float32))
-        # Take the best name from the first source with a name; each source lists its best first.
+        # Take the best name from the first source that has one; a source's best names come first.
         unnamed = name[rows] < 0
         first_rows, first = np.unique(rows[unnamed], return_index=True)
         name[first_rows] = p.name[unnamed][first]
@@ -275,7 +275,7 @@ def _from_exact_names(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
     query = np.repeat(np.arange(len(queries)), np.diff(indptr))
     exact = strength[query]
     unique = exact / np.diff(indptr)[query]
-    # Set as if every search had found the name, because these features must not depend on which
+    # Set search features as if every search had found the name: they must not depend on which
     # searches ran.
     values = {
         "exact": exact,
@@ -331,7 +331,7 @@ def _from_names(
     values = {
         search: np.maximum(cosine, 0.0),
         f"{search}_vote": _votes(query, concepts, cosine),
-        # With a tolerance, because rounding can separate names that are equally near.
+        # Tolerate 1e-5, because rounding can separate names that are equally near.
         f"{search}_best": cosine >= cosines.max(axis=1, initial=-np.inf)[query] - 1e-5,
         "words": words[entry],
         "covered": covered[entry],
@@ -378,8 +378,8 @@ def _votes(
 
 
 def default_fusion() -> Fusion:
-    """Return the default weights, for knowledge bases with and without an encoder.
+    """Return the default weights of the evidence, for linkers with or without an encoder.
 
-    Fitted by training/scripts/starter.py; `fit_fusion` fits weights on the user's corpus.
+    training/scripts/starter.py fitted these weights; `fit_fusion` fits weights on a user's corpus.
     """
     return bundled_fusion("fusion.json", FEATURES)

@@ -20,7 +20,7 @@ from spacy_bioel.types import ScoredSpan, SpanKey
 def find_mentions(docs: Iterable[Doc], generator: CandidateGenerator) -> Batch:
     """Find the mentions to link in a batch of documents, according to the `mentions` setting.
 
-    The spans of a group include the names that `bioel_names` has found.
+    A span group also contains the names that the `bioel_names` pipe has added.
     """
     docs, settings = list(docs), generator.state.settings
     key = settings.spans_key
@@ -44,8 +44,8 @@ def find_mentions(docs: Iterable[Doc], generator: CandidateGenerator) -> Batch:
 def find_names(
     mentions: Sequence[FoundSpans], generator: CandidateGenerator, settings: LinkerSettings
 ) -> Sequence[FoundSpans]:
-    """Find names that are not mentions yet: all of them with `mentions = "dictionary"`, otherwise
-    only unambiguous ones."""
+    """Find names that are not mentions yet: all names with `mentions = "dictionary"`, otherwise
+    only unambiguous names."""
     if settings.mentions == BY_DICTIONARY:
         found = _find_all_names([of_doc.doc for of_doc in mentions], generator, settings)
         for of_doc, before in zip(found, mentions, strict=True):
@@ -64,15 +64,15 @@ def find_names(
 
 
 def mentions_of(doc: Doc, mentions: str, key: str) -> FoundSpans:
-    """Return the mentions of a document, with the words that the detector excludes, and with what
-    `bioel_names` has found out about names."""
+    """Return a document's mentions and their probabilities, with the words that the detector
+    excludes and the names that the `bioel_names` pipe has stored."""
     spans, stored = mention_spans(doc, mentions, spans_key=key), stored_names(doc, key)
     rows = {(start, end, label): row for start, end, label, *row in stored.get("rows", ())}
     read, names, meant = list[ScoredSpan](), dict[SpanKey, str](), dict[SpanKey, float]()
     for span, (first, end, label, p) in zip(spans, scored(doc, spans, key), strict=True):
         place = span.start_char, span.end_char
         if (*place, "") in rows:
-            label = ""  # a linker has set it
+            label = ""  # the span's label was set by a linker
         read.append((first, end, label, p))
         name, probability = rows.get((*place, label), ("", None))
         if name:
@@ -107,10 +107,10 @@ def scored(doc: Doc, spans: Iterable[Span], key: str) -> list[ScoredSpan]:
 def _find_all_names(
     docs: Sequence[Doc], generator: CandidateGenerator, settings: LinkerSettings
 ) -> Sequence[FoundSpans]:
-    """Find exact and similar knowledge base names in texts; each mention's query is its name.
+    """Find exact and similar knowledge base names in texts; each span's query is the name found.
 
-    Rules for particular labels add their spans, as certain, in place of names; then those that
-    complete the dictionary change both.
+    Spans added by rules for particular labels have probability 1 and replace overlapping names.
+    Then, rules that complete the dictionary may change all spans.
     """
     rules = generator.rules
     found = generator.dictionary.find(
@@ -134,9 +134,9 @@ def _find_all_names(
 
 
 def add_hidden_names(batch: Batch, generator: CandidateGenerator) -> tuple[list[int], Batch]:
-    """Replace the mentions without a concept (NIL) that hide unambiguous names.
+    """Replace NIL mentions, which have no concept, by the unambiguous names that they hide.
 
-    RETURNS (tuple): Indices of the documents with such names, and a batch of their mentions.
+    RETURNS (tuple): Indices of the documents that changed, and a batch of their mentions.
     """
     nil: list[list[SpanKey]] = [[] for _ in batch.docs]
     for owner, span, link in zip(batch.owners, batch.spans, batch.links, strict=True):

@@ -20,7 +20,7 @@ DOCS_PER_BATCH = 32
 def link_gold_mentions(
     nlp: Language, linker: Linker, texts: Iterable[AnnotatedText]
 ) -> Iterator[list[Link]]:
-    """Yield the linker's links for the gold mentions, whose offsets and labels it receives."""
+    """Yield the linker's links for each text; the linker receives the gold offsets and labels."""
     key: str = linker.cfg["spans_key"]
     docs: Iterable[Doc] = (
         with_gold_mentions(nlp.make_doc(t.text), t, spans_key=key) for t in texts

@@ -1,13 +1,13 @@
-"""Link mentions: `link` is the way of a `Batch` from its strings to their ids.
+"""Link mentions: `link` takes a `Batch` of mentions from their strings to concept ids.
 
-1. Before it, `linking.find` finds the spans; `Batch.of` expands abbreviations; rules `prepare` the
-   strings to look up, and read composites.
-2. `rank_candidates` calls `rank_by_string`: the generator searches each knowledge base once for all
-   strings, scores the concepts by the evidence of names and training mentions, leaves out those
-   that the label of the mention does not allow, and caches them by string and label. Then
-   `agree_in_documents` compares them, and a contextual model, such as a cross-encoder, ranks them.
-3. `decide`: rules `rescore` candidates, such as genes by the organisms of the document;
-   `decide_one` chooses; rules add `facts`, such as the HGVS form of a variant.
+1. Before `link` is called, `linking.find` finds the spans, `Batch.of` expands abbreviations, and
+   rules prepare the strings to look up and split composites (`RuleSet.prepare`).
+2. `rank_candidates` calls `rank_by_string`. The generator searches each knowledge base once for all
+   strings, scores concepts by their evidence, leaves out concepts that a mention's label does not
+   allow, and caches candidates by string and label. `agree_in_documents` then compares the
+   mentions of a document, and a contextual model, such as a cross-encoder, reranks candidates.
+3. `decide` lets rules rescore candidates, for example genes by the organisms in the document.
+   `decide_one` then chooses a link, and rules add facts, such as the HGVS form of a variant.
 
 Each step rounds scores to four decimals.
 """
@@ -38,13 +38,13 @@ def link(
 ) -> tuple[Batch, list[list[Link]]]:
     """Decide what the mentions of each document are linked to.
 
-    If a mention, "patients with NSCLC", ends as NIL and ends with an unambiguous name, the name is
+    If a mention is NIL but ends with an unambiguous name, as in "patients with NSCLC", the name is
     linked instead.
 
     batch (Batch): Mentions from `linking.find`, with or without their candidates.
     nil_threshold (float | None): Minimum score of a link; None: as in the settings.
     RETURNS (tuple): The batch with its links, and the links of each document. If names replaced
-        mentions, the batch has only the documents with such names, for explanations of one text.
+        mentions, the batch has only the documents concerned, enough to explain a single text.
     RAISES BioelError: [B497, B500, B503] if rules fail.
     """
     decided = decide(rank_candidates(batch, generator), generator, nil_threshold=nil_threshold)
@@ -58,8 +58,8 @@ def link(
 
 
 def rank_candidates(batch: Batch, generator: CandidateGenerator) -> Batch:
-    """Rank the candidates of mentions, and of the parts of composites, by their strings and, if the
-    linker has a contextual model, by their contexts; unless they are ranked already."""
+    """Rank the candidates of mentions and composite parts by string and, if the linker has a
+    contextual model, by context. A batch that already has candidates is returned unchanged."""
     if batch.candidates:
         return batch
     batch, state = rank_by_string(batch, generator), generator.state
@@ -71,18 +71,17 @@ def rank_candidates(batch: Batch, generator: CandidateGenerator) -> Batch:
 
 
 def rank_by_string(batch: Batch, generator: CandidateGenerator) -> Batch:
-    """Rank the candidates of mentions, and of the parts of composites, by their strings.
+    """Rank the candidates of mentions and composite parts by their strings.
 
-    The generator gets all strings together: those of the mentions and parts, and the others that
-    rules will ask for.
+    All strings are ranked together, including other strings that rules will ask for.
     """
     state = generator.state
     if len(parts := batch.parts()):
         batch = batch.followed_by(generator.rules.prepare(parts))
     labels = batch.labels
     if batch.probabilities and not (state.rescorer or state.alias_table.counts):
-        # Names of the dictionary need no search if there is neither a contextual model nor an alias
-        # table that could prefer other concepts.
+        # Dictionary names need no search if there is neither a contextual model nor an alias table
+        # that could prefer other concepts.
         pairs = zip(batch.labels, batch.probabilities, strict=True)
         labels = [label if p is None else AS_NAME for label, p in pairs]
     strings = list(zip(batch.strings, labels, strict=True))
@@ -105,8 +104,8 @@ def agree_in_documents(
     """Raise the scores of candidates that other mentions in the document share.
 
     Documents use several names for a concept ("renal impairment", then "renal insufficiency"). The
-    score of a candidate is multiplied by exp(weight * its best score for another string), and all
-    scores of the mention are then divided by how much their sum grew. Only mentions are compared.
+    score of a candidate is multiplied by exp(weight * its best score for another string). The
+    mention's scores are then scaled back to their previous sum. Composite parts are not compared.
 
     RETURNS (list): The candidates of each mention and part.
     """
@@ -117,7 +116,7 @@ def agree_in_documents(
         for c in ranked[pair]:
             by_string = support[owner, c.id]
             by_string[pair[0]] = max(by_string.get(pair[0], 0.0), c.score)
-    # Two scores suffice: if the best belongs to the string itself, the second-best is used.
+    # Two scores per concept suffice: if the best is the string's own, the second-best is used.
     best_two = {
         key: sorted(scores.items(), key=itemgetter(1), reverse=True)[:2]
         for key, scores in support.items()
@@ -129,8 +128,8 @@ def agree_in_documents(
             others = [score for other, score in best_two[owner, c.id] if other != pair[0]]
             raised.append(c.score * exp(weight * others[0]) if others else c.score)
         if raised != (scores := [c.score for c in candidates]):
-            # Their sum is kept: agreement says which concept, not that there is one. Concepts in
-            # different knowledge bases do not compete, so the sum can exceed 1.
+            # Keep the sum of scores: agreement favours one concept over another, not over NIL.
+            # Concepts in different knowledge bases do not compete, so the sum can exceed 1.
             growth = sum(raised) / sum(scores)
             candidates = tuple(  # dataclasses.replace is several times slower
                 Candidate(c.id, round(min(x / growth, 1.0), 4), c.name, c.evidence, c.kb)
@@ -146,9 +145,9 @@ def decide(
 ) -> Batch:
     """Let the rules rescore the candidates, and decide what each mention is linked to.
 
-    A mention is NIL if no composite reading is chosen and it has no candidates, the best scores
-    below the threshold, or the two best are tied. The scores of names from the dictionary are
-    multiplied by the probability that they are meant here, after ties are tested.
+    Unless a composite reading is chosen, a mention is NIL if it has no candidates, if its best
+    candidate scores below the threshold, or if its two best candidates are tied. After this test
+    for ties, the score of a dictionary name is multiplied by the probability that it is meant.
     """
     settings, rules = generator.state.settings, generator.rules
     threshold = settings.nil_threshold if nil_threshold is None else nil_threshold
@@ -187,11 +186,11 @@ def decide_one(
 ) -> Link:
     """Decide what a mention is linked to: one concept, several (composite), or none (NIL).
 
-    A composite reading is chosen if its parts, which have to be different concepts, are together
-    more probable than the whole mention. So a name that contains "and" ("head and neck neoplasms")
-    remains one concept. Parts are together as probable as the least probable of them if they
-    agree; otherwise, cautiously, that to the power of their number. "CDK4/6" is also a name of Cdk4
-    in flies: if parts agree, and one is the concept of the whole, the threshold is enough.
+    A composite reading is chosen if its parts are different concepts and if the reading is more
+    probable than the whole mention, so "head and neck neoplasms" remains one concept. A reading is
+    as probable as its least probable part; unless its parts agree, this is raised to the power of
+    their number, to be cautious. If the parts agree and one is also the concept of the whole, the
+    reading only has to exceed the threshold: "CDK4/6" is also a name of Cdk4 in flies.
     """
     whole = candidates
     whole_ids = ids = tuple(c.id for c in whole[:1] if c.score >= nil_threshold)
@@ -216,7 +215,7 @@ def decide_one(
 def with_labels(
     links: Sequence[Link], probabilities: Sequence[float | None], kb: KnowledgeBase
 ) -> list[Link]:
-    """Give names of the dictionary the label of their linked or best concept, for `doc.ents`."""
+    """Give dictionary names without a label the label of their linked or best concept."""
     concepts = [next(iter(link.ids or [c.id for c in link.candidates]), "") for link in links]
     rows, index = np.unique(kb.find_all(concepts), return_inverse=True)
     labels = [kb.title] * int((rows < 0).sum()) + kb.labels_of(rows[rows >= 0])

@@ -28,11 +28,11 @@ from spacy_bioel.settings import (
 
 
 class NameLookup(JoiningPipe, Pipe):
-    """Finds names beside the mentions of earlier pipes; its settings are `NameSettings`.
+    """Pipe that adds knowledge base names to the mentions of earlier pipes; see `NameSettings`.
 
-    It saves no files, and uses the names, vocabularies and rules of a linker.
+    The pipe uses the names, vocabularies and rules of a linker, and saves no files of its own.
 
-    linker (Linker | None): For a `kb` setting, or for worker processes, which have no pipeline.
+    linker (Linker | None): Used with a `kb` setting, and in worker processes without a pipeline.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class NameLookup(JoiningPipe, Pipe):
 
     @property
     def linker(self) -> Linker:
-        """The linker whose knowledge base is used. RAISES BioelError: [B082] if there is none."""
+        """The linker whose knowledge base is used. RAISES BioelError: [B082] without a linker."""
         linkers: list[Linker] = [] if self.cfg["kb"] else self.pipeline.made_by(LINKER)
         if linkers:
             return max(linkers, key=lambda one: one.cfg["spans_key"] == self.cfg["spans_key"])
         if self._linker is None:
             raise BioelError(Errors.B082.format(name=self.name))
-        self._linker.cfg["kb"] = self.cfg["kb"] or self._linker.cfg["kb"]  # it may have changed
+        self._linker.cfg["kb"] = self.cfg["kb"] or self._linker.cfg["kb"]  # may have changed
         return self._linker
 
     def __call__(self, doc: Doc) -> Doc:
@@ -68,10 +68,10 @@ class NameLookup(JoiningPipe, Pipe):
                 error_handler(self.name, self, docs, error)
 
     def annotate(self, docs: Sequence[Doc]) -> Sequence[FoundSpans]:
-        """Write mentions and names as span groups, and return them, for explanations.
+        """Write mentions and names to span groups, and return them for explanations.
 
-        RAISES BioelError: [B082] without a linker, [B083] if an earlier pipe has linked, or found,
-            names in the same span group, [B084] if the linker has no labels for unambiguous names;
+        RAISES BioelError: [B082] without a linker, [B083] if an earlier linker or `bioel_names`
+            pipe uses the same span group, [B084] if the linker has no labels for unambiguous names;
             the same errors as `Linker.generator`.
         """
         linker, cfg = self.linker, NameSettings.of(self.cfg)
@@ -102,5 +102,5 @@ class NameLookup(JoiningPipe, Pipe):
         return NameSettings.of(self.cfg).model_dump(mode="json")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # For worker processes, whose linker is the one that is pickled with the pipeline.
+        # A worker process has no pipeline to take a linker from, so the linker is pickled too.
         return partial(NameLookup, self.name, settings=self.cfg, linker=self.linker), ()

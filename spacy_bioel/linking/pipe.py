@@ -60,7 +60,7 @@ _WEIGHT_NAMES = ("fusion", "rescoring")
 
 
 class Linker(StoredPipe[LinkerSettings]):
-    """Links mentions to concepts; its settings are `LinkerSettings`.
+    """Pipe that links mentions to concepts; for its settings, see `LinkerSettings`.
 
     Weights (`fusion`, `rescoring`), `alias_table` and settings (`cfg`) can be changed at any time,
     with effect from the next batch. Several threads can predict, but only one can train.
@@ -99,9 +99,9 @@ class Linker(StoredPipe[LinkerSettings]):
         self._forget_kb()
 
     def _forget_kb(self) -> None:
-        """End training, and open the knowledge base in the settings the next time it is used."""
+        """End training, and forget the open knowledge base, which is opened again on next use."""
         self._kb: KnowledgeBase | None = None
-        self._opened_as: KbSetting = ""  # the `kb` setting when it was opened
+        self._opened_as: KbSetting = ""  # the `kb` setting when `_kb` was opened
         self._is_equipped = False  # whether `_equip` has added the bundled components
         self._training: NameTraining | None = None
         self._cache = self._cache.only("encoder")
@@ -142,10 +142,10 @@ class Linker(StoredPipe[LinkerSettings]):
 
     @property
     def state(self) -> LinkerState:
-        """The current parts. Raises the same errors as `kb` and `check_settings`."""
+        """The linker's current parts. Raises the same errors as `kb` and `check_settings`."""
         with self._lock:
             return LinkerState(
-                kb=self.kb,  # first, as opening it may add the bundled encoder and alias table
+                kb=self.kb,  # first: opening the KB may add the bundled encoder and alias table
                 encoder=self._freeze() if self.has_encoder else None,
                 alias_table=self.alias_table,
                 fusion=self.fusion,
@@ -160,8 +160,8 @@ class Linker(StoredPipe[LinkerSettings]):
     def generator(self) -> CandidateGenerator:
         """The candidate generator for the current state.
 
-        During training with a large knowledge base, it searches only a pool of names (see
-        `NamePool`), until `encode_kb` or `set_kb` ends the training.
+        During training with a large knowledge base, the generator searches only a pool of names
+        (see `NamePool`), until `encode_kb` or `set_kb` ends the training.
         """
         with self._lock:
             state = self.state
@@ -205,7 +205,7 @@ class Linker(StoredPipe[LinkerSettings]):
         return kb
 
     def _equip(self, kb: KnowledgeBase) -> None:
-        """Add the bundled encoder, alias table and vectors if the linker has none."""
+        """Add the bundled encoder, alias table and vectors to a linker that lacks them."""
         if not self.has_encoder:
             starter.add_starter_encoder(self.encoder, kb, mentions=self.cfg["mentions"])
             if bundled.bundled_name(kb) and not self.alias_table.counts:
@@ -223,7 +223,7 @@ class Linker(StoredPipe[LinkerSettings]):
     def kb_if_built(self) -> KnowledgeBase:
         """Open the knowledge base for reading records, without building or encoding anything.
 
-        RAISES BioelError: [B320] if it has not been built; the same errors as `KnowledgeBase.open`.
+        RAISES BioelError: [B320] if the KB is not built; the same errors as `KnowledgeBase.open`.
         """
         with self._lock:
             if self._kb is None:
@@ -247,7 +247,7 @@ class Linker(StoredPipe[LinkerSettings]):
     def _take(self, kb: KnowledgeBase, setting: KbSetting) -> None:
         """Link against an open knowledge base; `setting` assigns labels to its parts."""
         with self._lock:
-            self.pipeline.forget_order()  # other pipes may have other labels now
+            self.pipeline.forget_order()  # check again whether the labels of other pipes fit.
             # Bundled KBs are saved by name, because their cache path differs between machines.
             folders = [bundled.place_of(part) for part in parts_of(kb)]
             self.cfg["kb"] = setting_of(kb, folders, before=setting)
@@ -255,8 +255,8 @@ class Linker(StoredPipe[LinkerSettings]):
             self._kb, self._opened_as = kb, deepcopy(self.cfg["kb"])
 
     # Storage: encoder, alias table and weights are saved as parts, the knowledge base as a folder.
-    # Bundled components are saved too, so that a pipe is saved with the same parts before and after
-    # its first use.
+    # Bundled components are saved too, so that the first use of a pipe does not change the parts
+    # that are saved.
 
     def saved_state(self) -> dict[str, Any]:
         return {"kb": self._included_kb()} if self.cfg["include_kb"] else {}
@@ -271,7 +271,7 @@ class Linker(StoredPipe[LinkerSettings]):
 
     def parts(self) -> SavedParts:
         if not self.has_encoder:
-            _ = self.kb  # opening it may add the bundled encoder
+            _ = self.kb  # opening the KB may add the bundled encoder
         tables: dict[str, Any] = {_ALIAS_TABLE_FILE: self.alias_table.counts, "fusion.json": None}
         for name in _WEIGHT_NAMES:
             if weights := getattr(self, name):
@@ -456,7 +456,7 @@ class Linker(StoredPipe[LinkerSettings]):
     def use_params(self, params: dict[tuple[int, str], FloatsXd]) -> Iterator[None]:
         """Predict with other weights, such as averages, until the iterator is advanced.
 
-        A generator for `Language.use_params`, as in spaCy's pipes; not a context manager.
+        As in spaCy's pipes, this is a generator for `Language.use_params`, not a context manager.
         """
         try:
             with self.model.use_params(params):
@@ -468,7 +468,7 @@ class Linker(StoredPipe[LinkerSettings]):
     def score(self, examples: Iterable[Example], **kwargs: object) -> dict[str, Any]:
         """Score predictions with the pipe's scorer, which maps retired ids to current ids.
 
-        Warns [W340] if the knowledge base has few of the gold ids.
+        Warns [W340] if the knowledge base lacks most of the gold ids.
         """
         examples = list(examples)
         validation.warn_of_gold_ids(self.kb, examples, key=self.cfg["gold_key"])
@@ -499,7 +499,7 @@ class Linker(StoredPipe[LinkerSettings]):
         return Encoded(sum(d.encoded for d in done), sum(d.copied for d in done), done[-1].ann)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # For spawned worker processes. The knowledge base is pickled as its path, so that the
+        # Used by spawned worker processes. The knowledge base is pickled as a path, so that all
         # workers share its memory-mapped pages.
         parts: dict[str, Any] = {"entities": self.entities.rules, "scorer": self.scorer}
         parts |= {"ngram_search": self._ngram_search, "settings": self.cfg}

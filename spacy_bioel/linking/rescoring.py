@@ -31,17 +31,17 @@ class ContextualScores(Protocol):
     features: FloatArray
 
     def rank(self, fusion: Fusion | None, *, top: int) -> list[tuple[Candidate, ...]]:
-        """Return the `top` best candidates of each mention, best first; None: default weights."""
+        """Return each mention's `top` best candidates; `fusion = None` uses default weights."""
 
 
 class Rescorer:
     """The contextual part of a linker's model, which rescores candidates.
 
-    A model architecture sets `model.attrs["rescorer"]` to its subclass.
+    A model architecture sets `model.attrs["rescorer"]` to its subclass of this class.
 
-    evidence (str): Name of its evidence, in candidates and in the `evidence` settings.
+    evidence (str): Name of the model's evidence, in candidates and in the `evidence` settings.
     features (Sequence[str]): Names of the features that are weighted.
-    proposes (bool): Whether it adds candidates that the string searches did not find.
+    proposes (bool): Whether the model adds candidates that the string searches did not find.
     """
 
     evidence = "contextual"

@@ -36,20 +36,20 @@ from spacy_bioel.types import FloatArray, IntArray
 
 
 class NameSearch(Protocol):
-    """Search for the names nearest to unit vectors, such as `kb.vectors.ExactIndex`."""
+    """Interface of a search for the names nearest to unit vectors; see `kb.vectors.ExactIndex`."""
 
     def search(self, queries: FloatArray, k: int) -> SearchResult: ...
 
 
 class NgramSearch(Protocol):
-    """Search for names that are spelled like a query."""
+    """Interface of a search for names that are spelled like a query."""
 
     def search(self, queries: Sequence[str], k: int) -> SearchResult:
         """Return the k most similar names for each query.
 
         queries (Sequence[str]): Normalised strings.
-        RETURNS (tuple): Rows and scores from 0 to 1, best first; ties go to the lower row. Padded
-            with -1 and 0 if fewer than k names are found. Shape (n_queries, k) each.
+        RETURNS (tuple): Rows and scores from 0 to 1, best first; ties go to the lower row. If fewer
+            than k names are found, the rest is row -1 and score 0. Shape (n_queries, k) each.
         """
         ...
 
@@ -58,7 +58,7 @@ MakeSearch = Callable[[KnowledgeBase], NgramSearch]
 
 
 def create_ngrams_v1() -> MakeSearch:
-    """spacy-bioel.Ngrams.v1: search using the knowledge base's 3-grams (see `kb.spelling`)."""
+    """Registered as `spacy-bioel.Ngrams.v1`: search a KB's 3-grams (see `kb.spelling`)."""
     return attrgetter("ngrams")
 
 
@@ -102,7 +102,7 @@ class FrozenEncoder:
 
 @dataclass(frozen=True)
 class EncodedNames:
-    """Knowledge base names with their vectors and the dense search.
+    """Knowledge base names with their vectors, and a dense search among them.
 
     vectors (QuantizedVectors): Unit vectors, possibly memory-mapped. Shape (n, dim).
     index (NameSearch): Index of the vectors.
@@ -131,7 +131,7 @@ class EncodedNames:
 
 
 class JoinedNames:
-    """Joined knowledge base names with the vectors from each part.
+    """Names in a joined knowledge base, with the vectors from each of its parts.
 
     parts (Sequence): Encoded names of each part; None for parts without vectors.
     """
@@ -142,7 +142,7 @@ class JoinedNames:
         self._names = kb.names
         self._parts = parts
         rows = [rows for names, rows in zip(parts, kb.name_rows, strict=True) if names is not None]
-        # Like `EncodedNames.search`, but returns joined name rows.
+        # `search` works like `EncodedNames.search`, but returns rows of the joined names.
         self.search = JoinedSearch([*filter(None, parts)], rows, nothing=-np.inf).search
 
     def take(self, rows: IntArray) -> FloatArray:

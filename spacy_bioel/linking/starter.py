@@ -1,4 +1,4 @@
-"""The bundled name encoder and alias table, for linkers that have no others.
+"""The bundled name encoder and alias table, for linkers that do not have their own.
 
 Bundled knowledge bases are built in the user's cache folder on first use, and MeSH is also encoded.
 This happens only once, even if several threads and processes start at the same time.
@@ -38,7 +38,7 @@ ENCODER = ASSETS_FOLDER / "encoder"
 
 
 def starter_alias_table() -> AliasTable:
-    """Return the alias table from the documents that the bundled encoder was trained on."""
+    """Return the alias table counted on the training documents of the bundled encoder."""
     return AliasTable(srsly.read_json(ASSETS_FOLDER / "alias_table.json"))
 
 
@@ -77,10 +77,10 @@ def string_vectors(encoder: FrozenEncoder, names: Sequence[str]) -> QuantizedVec
 def is_dense(kb: KnowledgeBase, encoder: FrozenEncoder, *, mentions: str = "auto") -> bool:
     """Return whether to use the dense search for a knowledge base.
 
-    Among the bundled knowledge bases, only MeSH uses it: genes and organisms have many names that
-    vary little in spelling, whose vectors would take up most of the memory, and most of the time on
-    first use. The bundled encoder is not used for other large knowledge bases without vectors, with
-    a warning [W064]; any other encoder needs vectors.
+    Among the bundled knowledge bases, only MeSH has a dense search. Genes and organisms have many
+    names that vary little in spelling, so their vectors would cost more memory and time on first
+    use than all the rest. If another large knowledge base has no vectors, the bundled encoder is
+    switched off with warning [W064]; any other encoder needs vectors.
 
     mentions (str): The linker's `mentions` setting. With "dictionary", there is no warning.
     """
@@ -117,6 +117,6 @@ def _warn_of_no_vectors(kb: KnowledgeBase, mentions: str) -> None:
 
 
 def read_starter_encoder(model: NameEncoder) -> None:
-    """Load the bundled encoder, for any knowledge base, if the model has the same architecture."""
+    """Load the bundled encoder if the model's architecture fits, whatever the knowledge base."""
     if srsly.read_json(ENCODER / "encoder.json") == encoder_settings(model):
         read_encoder(model, ENCODER)

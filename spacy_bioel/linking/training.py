@@ -45,7 +45,7 @@ _MAX_NEGATIVES = 10  # hard negatives stored for each training string
 
 
 class NameSampler:
-    """Draws training names, always the same ones for a given seed.
+    """Draws names for training; the same seed always gives the same names.
 
     settings (TrainingSettings): Number of `synonyms` (pairs of names for the same concept) in each
         update, and of `negatives` (hard negatives) for each mention.
@@ -95,7 +95,7 @@ class NameSampler:
 
 
 def without(kb: KnowledgeBase, rows: IntArray, concepts: set[int]) -> IntArray:
-    """Drop -1 and the names of these concepts from name rows."""
+    """Remove the names of the given concepts, and the padding -1, from name rows."""
     indptr, owners, _ = kb.concepts_of_names(rows)
     is_right = [
         row < 0 or not concepts.isdisjoint(owners[start:end].tolist())
@@ -108,7 +108,7 @@ def without(kb: KnowledgeBase, rows: IntArray, concepts: set[int]) -> IntArray:
 def gold_mentions(
     examples: Sequence[Example], settings: LinkerSettings, *, with_all: bool = False
 ) -> tuple[Batch, list[str]]:
-    """Return the gold mentions with exactly one id, and these ids.
+    """Return the gold mentions that have exactly one id, with their ids.
 
     with_all (bool): Also return mentions with no id or several ids, with "" as their id.
     """
@@ -148,7 +148,7 @@ def make_networks(
 
     encoder (str | None): Folder of an encoder to start from (see training/scripts/pretrain.py), or
         "starter" for the bundled encoder. The name encoder then ignores the arguments below,
-        which are those of `EncoderSource`.
+        which are passed to `EncoderSource`.
     more_names (Sequence[str]): Strings of the training mentions.
     embeddings (str | None): Hugging Face model directory with word pieces and embeddings, which
         are frozen; None: make them from the knowledge base names. For a transformer encoder: its
@@ -188,7 +188,7 @@ class NameTraining:
         self._updates = 0
 
     def update(self, examples: Sequence[Example]) -> float | None:
-        """Add the gradients of a batch. RETURNS (float | None): Its loss; None without gradient."""
+        """Add the gradients of a batch. RETURNS (float | None): The loss; None without gradient."""
         if self._updates and self._updates % self.settings.refresh_every == 0:
             encoder = FrozenEncoder.of(self.encoder)
             self.mine(encoder, self.pool.encoded(encoder.encode))

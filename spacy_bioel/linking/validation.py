@@ -1,6 +1,6 @@
 """Check a linker's settings against its model, the other pipes, and the knowledge base.
 
-Also count the gold ids of a corpus that a knowledge base has, and suggest the prefix they lack.
+Also count how many gold ids of a corpus a knowledge base has, and suggest a missing prefix.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from spacy_bioel.settings import (
 from spacy_bioel.types import DBSNP
 
 _DOC_ENTS, _DOC_SPANS = "doc.ents", "doc.spans"
-_MAX_SHOWN = 5  # types, and ids
-_MAX_IDS_TRIED = 1000  # gold ids to try a prefix on, and concepts to take prefixes from
+_MAX_SHOWN = 5  # maximum number of types or ids that a message lists
+_MAX_IDS_TRIED = 1000  # gold ids that a prefix is tried on; concepts that prefixes are taken from
 
 
 def check_order(nlp: Language, linker: StoredPipe[LinkerSettings]) -> None:
     """Check that a linker fits the other pipes.
 
-    Warns [W271] if all pipes that find mentions come after the linker, [W320] if they write
-    mentions where the linker does not look, [W321] if no pipe finds mentions with a label that the
-    settings name.
+    Warns [W271] if all pipes that find mentions come after the linker, [W320] if earlier pipes
+    write mentions where the linker does not look, [W321] if no pipe finds mentions with a label in
+    the settings.
 
     linker (StoredPipe): The linker; if it is not in the pipeline, nothing is checked.
     RAISES BioelError: [B271] if another linker writes to the same span group.
@@ -123,7 +123,7 @@ def _check_labels(
     """Warn [W321] about labels in the settings that neither a pipe nor a rule finds.
 
     There is no warning if a pipe does not declare its labels, or if the `kb` setting covers all
-    labels that the pipes find. With "spans+dictionary", the linker finds names for those of `kb`.
+    labels that pipes find. With "spans+dictionary", the linker itself finds the labels in `kb`.
     """
     labels_of_finders = [set(getattr(pipes[name], "labels", ())) for name in finders]
     if not all(labels_of_finders):
@@ -144,7 +144,7 @@ def _check_labels(
 def check_types(kb: KnowledgeBase, label_types: Mapping[str, Iterable[str]]) -> None:
     """Warn [W272] about semantic types in the settings that the knowledge base lacks."""
     known = set(kb.type_names)
-    if not known:  # without types, the setting has no effect
+    if not known:  # without types in the knowledge base, the setting has no effect
         return
     for label, types in label_types.items():
         if unknown := sorted(set(types) - known):
@@ -156,7 +156,7 @@ def check_types(kb: KnowledgeBase, label_types: Mapping[str, Iterable[str]]) -> 
 def check_folders(value: KbSetting) -> None:
     """Check that the folders in the `kb` setting exist. Raises the errors of `KnowledgeBase.open`.
 
-    Folders in a saved pipe (kb, kb.0, kb.1, ...) are checked when it is loaded.
+    Folders in a saved pipe (kb, kb.0, kb.1, ...) are checked when the pipe is loaded.
     """
     for folder in folders_of(value):
         if not (re.fullmatch(r"|starter:.*|kb(\.\d+)?", folder) or has_columns(Path(folder))):
@@ -164,7 +164,7 @@ def check_folders(value: KbSetting) -> None:
 
 
 def check_saved_kb(kb: KnowledgeBase | None, linker: str, *, includes_kb: bool) -> None:
-    """Refuse to save a pipe without its knowledge base if the latter exists only in memory.
+    """Refuse to save a pipe without its knowledge base if that base exists only in memory.
 
     RAISES BioelError: [B467] if saving would lose a knowledge base.
     """
@@ -192,9 +192,9 @@ def check_settings(cfg: Mapping[str, Any], model: Model[Any, Any]) -> LinkerSett
 
 @dataclass(frozen=True, slots=True)
 class KnownIds:
-    """How many gold ids a knowledge base has.
+    """Counts of the gold ids in a corpus that a knowledge base contains or lacks.
 
-    n, known (int): Number of gold ids, and of those in the knowledge base, with repetitions.
+    n, known (int): Number of gold ids, and number of known gold ids; repeated ids count each time.
     missing (tuple[str, ...]): Distinct ids that the knowledge base lacks, the most frequent first.
     """
 
@@ -204,7 +204,7 @@ class KnownIds:
 
     @classmethod
     def of(cls, kb: KnowledgeBase, counts: Mapping[str, int]) -> KnownIds:
-        """Count gold ids. Ids that linkers read from the text, such as rs numbers, are known.
+        """Count gold ids. Ids that rules read from the text, such as rs numbers, count as known.
 
         counts (Mapping[str, int]): How often each id occurs in a corpus.
         """
@@ -238,7 +238,7 @@ def warn_of_gold_ids(kb: KnowledgeBase, examples: Iterable[Example], *, key: str
 
 
 def _likely_prefix(kb: KnowledgeBase, missing: Iterable[str]) -> str:
-    """Return the prefix with which a knowledge base has at least half of some ids; "": none."""
+    """Return a prefix with which a knowledge base has at least half of the missing ids, or ""."""
     bare = [id for id in missing if ":" not in id][:_MAX_IDS_TRIED]
     rows = np.linspace(0, len(kb) - 1, min(len(kb), _MAX_IDS_TRIED) if bare else 0).astype(int)
     prefixes = Counter(id.partition(":")[0] for id in kb.ids_of(rows) if ":" in id)
@@ -253,7 +253,7 @@ def check_gold_ids(kb: KnowledgeBase, counts: Mapping[str, int], path: object) -
 
     counts (Mapping[str, int]): How often each id occurs in the corpus.
     path (object): The corpus, for messages.
-    RAISES BioelError: [B077] if the knowledge base has none of them.
+    RAISES BioelError: [B077] if the knowledge base has none of the gold ids.
     """
     found = KnownIds.of(kb, counts)
     if found.are_few and not found.known:

@@ -1,19 +1,19 @@
 """Find the spans in a text: `find` runs steps that change the spans of each document.
 
-`bioel_mentions` begins with the spans that its network has scored (`steps_of_detector`);
-`bioel_names`, or a linker that adds names, with the mentions that the documents already have
-(`steps_of_linker`).
+`bioel_mentions` begins with the spans that its network has scored (`steps_of_detector`).
+`bioel_names`, or a linker that adds names, begins with the mentions that the documents already
+have (`steps_of_linker`).
 
-A step may change each `FoundSpans`, which logs what was dropped or added, and why. Where spans
-overlap:
+A step may change each document's `FoundSpans`, which log what was dropped or added, and why. Where
+spans overlap:
 
-* Words that the user includes replace the spans that they overlap; later steps may still drop them.
+* Words that the user includes replace the spans that they overlap; later steps may drop the words.
   Spans that are exactly an excluded word are dropped, even if the word is included as well.
-* Rules decide which spans each span that they add replaces, and may drop others.
+* When rules add a span, they decide which spans it replaces. Rules may also drop spans.
 * In the detector, unless `allow_overlap` is set, the spans with the greatest total weight are kept;
-  those of rules and included words compete as well.
-* Short forms replace, or drop, only spans of the same tokens, and are not added over others.
-* Unambiguous names are not added over longer mentions, and replace mentions that are part of them.
+  spans from rules and included words compete as well.
+* A short form may replace or drop spans with the same tokens, and is not added over other spans.
+* An unambiguous name is not added over a longer mention, and replaces the mentions inside it.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from spacy_bioel.text.normalize import BLANK_LINE, has_whole_brackets, normalize
 from spacy_bioel.text.sentences import find_forms
 from spacy_bioel.types import ScoredSpan
 
-# Words for people that BioRED annotates as organisms; used for the `label_people` setting.
+# Words for people, which BioRED annotates as organisms; used for the `label_people` setting.
 PEOPLE = ("patient", "patients", "man", "men", "woman", "women")
-# Less probable spans of the network are dropped before those of the document are compared.
+# Minimum probability of scored spans; less probable spans are dropped before smoothing.
 MIN_SCORED_PROBABILITY = 0.05
-# Markup, and "Denies" at the start of sentences in clinical notes; training texts contain neither.
 _BRACKETS = re.compile(r"[()\[\]]")
+# Markup, and "Denies" at the start of sentences in clinical notes; training texts contain neither.
 _NEVER_IN_MENTIONS = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>|\b[Dd]en(?:y|ies|ied|ying)\b")
-# White space between words, without a blank line.
+# White space between the words of a name: may contain a line break, but not a blank line.
 _SPACE_IN_NAME = r"(?:[^\S\r\n]++(?:\r?\n[^\S\r\n]*+)?|\r?\n[^\S\r\n]*+)"
 # Probabilities are kept at least this far from 0 and 1, where log-odds would be infinite.
 _MIN_DISTANCE_FROM_CERTAIN = 1e-7
@@ -54,7 +54,7 @@ Step = Callable[[Sequence[FoundSpans]], None]
 
 
 def find(found: Sequence[FoundSpans], steps: Sequence[Step]) -> Sequence[FoundSpans]:
-    """Run steps, which change the spans of documents, and return these spans.
+    """Run the steps on the spans of documents, and return the changed spans.
 
     RAISES BioelError: [B497, B498] if rules fail.
     """
@@ -98,7 +98,7 @@ def steps_of_detector(settings: Mapping[str, Any], rules: RuleSet) -> list[Step]
 
 
 def steps_of_linker(names: UnambiguousNames, rules: RuleSet, *, abbreviations: bool) -> list[Step]:
-    """Return the steps that add unambiguous names, short forms and spans of rules to mentions."""
+    """Return the steps that add unambiguous names, short forms and rules' spans to mentions."""
     forms: list[Step] = [_add_defined_forms] if abbreviations else []
     return [names.propose, *forms, rules.propose]
 
@@ -133,7 +133,7 @@ def drop_several_paragraphs(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpa
 
 
 def drop_function_words(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
-    """Drop function words in texts in capitals: "WAS" is not a gene there."""
+    """Drop function words if the whole text is in capitals, where "WAS" is not a gene."""
     if not is_in_capitals(text_of(doc)):
         return spans
     return _keep_texts(doc, spans, lambda text: text.lower() not in STOP_WORDS)
@@ -201,8 +201,8 @@ def drop_overlaps(
     adds nothing. The algorithm is exact weighted interval scheduling by dynamic programming,
     O(n log n).
 
-    If two choices have the same weight, the choice that covers more tokens wins; then the choice
-    that ends earlier, compared from the last mention back; for the same tokens, the first label.
+    Of choices with equal weight, the one that covers more tokens wins, then the one that ends
+    earlier, compared from the last mention back. For the same tokens, the first label wins.
 
     mentions (Sequence): Mentions at or above the threshold.
     RETURNS (list): The chosen mentions, in order of their start.
@@ -238,7 +238,7 @@ def _log_odds(p: float) -> float:
 def word_lists(cfg: Mapping[str, Any]) -> tuple[dict[str, Sequence[str]], frozenset[str]]:
     """Return the included words by label, and the excluded words in lower case and on one line.
 
-    The `label_people` setting adds the words for people to one of them.
+    The `label_people` setting adds words for people to one of the two lists.
     """
     include, exclude, label_people = dict(cfg["include"]), cfg["exclude"], cfg.get("label_people")
     if label_people:
@@ -258,9 +258,9 @@ def drop_words(doc: Doc, spans: list[ScoredSpan], *, words: Collection[str]) -> 
 def add_words(
     doc: Doc, spans: list[ScoredSpan], *, include: Mapping[str, Sequence[str]]
 ) -> list[ScoredSpan]:
-    """Add spans for words, ignoring case, in place of the spans that overlap them.
+    """Add spans for the included words, ignoring case, and drop the spans that overlap them.
 
-    include (Mapping): Words by label. Their spans have probability 1.
+    include (Mapping): Words by label. The added spans have probability 1.
     """
     included = []
     for label, words in include.items():
@@ -287,9 +287,9 @@ def add_defined_forms(found: FoundSpans) -> None:
     """Add every occurrence of a short form that the document defines for a mention, such as "AKI"
     in "acute kidney injury (AKI)", with the mention's label and probability.
 
-    Mentions with the same tokens are replaced. Where the document defines the short form as
-    something that is not a mention, they are dropped. An occurrence that overlaps any other mention
-    is not added, and neither is an excluded word.
+    Mentions with the same tokens are replaced, or dropped where the document defines the short form
+    as something that is not a mention. An occurrence that overlaps any other mention is not added,
+    and neither is an excluded word.
     """
     doc, spans, why = found.doc, found.spans, "by a short form that the document defines"
     forms = long_forms(doc)

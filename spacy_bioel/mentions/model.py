@@ -1,13 +1,13 @@
 """Mention detection models, from token vectors to spans: span enumeration and BIO tagging.
 
-An architecture is a network over the tokens in a batch with a `DetectorKind`: its inference in
-NumPy, its loss and its decoding. Span enumeration makes a binary decision for each label and each
-span of up to L tokens. BIO tagging is the baseline in Bhowmik, Stratos and de Melo (2021), Fast and
-effective biomedical entity linking using a dual encoder,
+An architecture is a network over the tokens in a batch, with a `DetectorKind` that defines its
+inference in NumPy, loss and decoding. Span enumeration makes a binary decision for each label and
+each span of up to L tokens. BIO tagging is the baseline in Bhowmik, Stratos and de Melo (2021),
+Fast and effective biomedical entity linking using a dual encoder,
 https://aclanthology.org/2021.louhi-1.4.
 
-Contextual models use BILOU tags: B, I and L are the first, inner and last tokens of a mention, U is
-a one-token mention, O is outside.
+Contextual models use BILOU tags: B, I and L mark the first, inner and last tokens of a mention, U
+marks a mention of one token, and O marks tokens outside mentions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from spacy_bioel.types import BoolArray, DoubleArray, FloatArray, IntArray
 if TYPE_CHECKING:
     from torch import nn
 
-# Features are the bits of a gazetteer mask, and a bit for short forms defined in the document.
+# Features 0 to 63 are bits of a gazetteer mask; 64 marks short forms defined in the document.
 DEFINED_FORM = 64
 N_FEATURES = 65
 
@@ -49,9 +49,9 @@ N_FEATURES = 65
 class MentionBatch:
     """Documents, which may be empty, with their gazetteer matches.
 
-    spans (IntArray): Span matches: start, width - 1, feature; tokens are counted over all
-        documents. Shape (n, 3).
-    words (IntArray): Single-token matches: token, feature. Shape (n, 2).
+    spans (IntArray): Matched spans as rows (start, width - 1, feature); tokens are counted over
+        all documents. Shape (n, 3).
+    words (IntArray): Matched tokens as rows (token, feature). Shape (n, 2).
     """
 
     docs: list[Doc]
@@ -67,7 +67,7 @@ TokenSpans = IntArray
 Logits = FloatArray
 
 MentionModel = Model[MentionBatch, Logits]
-# Token vectors, tokens per document, gazetteer matches for spans and words; see `DetectorKind`.
+# Network inputs: token vectors, tokens per document, and gazetteer matches of spans and of words.
 Inputs = tuple[FloatArray, IntArray, IntArray, IntArray]
 
 _TOKENS_PER_PART = 4096  # max. tokens scored together
@@ -85,10 +85,10 @@ class DetectorKind:
     infer (Callable): Computes the logits from weights, the network inputs as arrays, and max_width.
     loss (Callable): Computes the loss and its gradient from logits, gold spans, their
         probabilities, and the labels that were annotated at each token, shape (n_tokens, n_labels).
-        Whether there are mentions with other labels is unknown.
+        Mentions with other labels may exist, but are unknown.
     decode (Callable): Decodes logits, given the number of tokens in each document and a minimum
         probability, into spans in order of their start, and their probabilities, shape (n_spans,).
-    n_others (int): Number of outputs that belong to no label, before those of the labels.
+    n_others (int): Number of outputs before the outputs for labels, such as the O tag.
     is_local (bool): Whether spans depend only on the logits of their first token, and these only on
         nearby tokens and matches, so that long documents can be split.
     """
@@ -171,7 +171,7 @@ def find_spans(
     kind, scorer, width = model.attrs["kind"], model.get_ref("scorer"), model.attrs["max_width"]
     on_gpu, quantized = is_on_gpu(scorer), model.attrs["quantized"]
     weights = {} if on_gpu else weights_of(scorer)
-    # Spans in a part depend on this many tokens before and after it; None: on whole documents.
+    # Number of tokens on each side of a part that its spans depend on; None: whole documents.
     margin = 2 * (width - 1) if kind.is_local else None
 
     def find(part: tuple[int, slice, Inputs]) -> tuple[TokenSpans, FloatArray]:
@@ -195,7 +195,7 @@ def find_spans(
 def _split_batch(
     vectors: FloatArray, batch: MentionBatch, margin: int | None
 ) -> Iterator[tuple[int, slice, Inputs]]:
-    """Split a batch into parts between any tokens or, without a margin, only between documents.
+    """Split a batch into parts between any two tokens or, without a margin, between documents.
 
     YIELDS (tuple): The first token of a part, its tokens without the margins, and its inputs.
     """
@@ -215,7 +215,7 @@ def _split_batch(
 
 
 def _matches_between(matches: IntArray, low: int, high: int) -> IntArray:
-    """Return the sorted matches that start in tokens [low, high), counted from low."""
+    """Return the matches, which are sorted, that start in tokens [low, high), counted from low."""
     first, last = np.searchsorted(matches[:, 0], [low, high])
     inside = matches[first:last].copy()
     inside[:, 0] -= low
@@ -244,9 +244,9 @@ def build_span_enumerator_v1(
 
     tok2vec (Model): Any spaCy tok2vec, or a listener to a shared tok2vec.
     max_width (int): L, the longest span in tokens; longer mentions cannot be found.
-    hidden (int): Size of the span scorer's hidden layer; 0: the linear score of Bhowmik et al.
-        (2021), equation 4 as published: no hidden layer, no width embedding, and gazetteer matches
-        as token features only.
+    hidden (int): Size of the span scorer's hidden layer. With 0, the score is linear, as in
+        equation 4 of Bhowmik et al. (2021): there is no hidden layer and no width embedding, and
+        gazetteer matches are token features only.
     dropout (float): Dropout on the token vectors and the hidden layer in training.
     RETURNS (Model[MentionBatch, Logits]): A model without its torch part, which `add_scorer` adds
         once the labels are known.
@@ -259,7 +259,7 @@ def build_span_enumerator_v1(
 def _span_loss(
     logits: Logits, gold: TokenSpans, probabilities: FloatArray, annotated: BoolArray
 ) -> tuple[float, Logits]:
-    """Compute the binary cross-entropy of all spans and annotated labels per gold mention.
+    """Compute the binary cross-entropy, summed over spans and annotated labels, per gold mention.
 
     logits (Logits): -inf for spans outside a document. Shape (n_tokens, max_width, n_labels).
     """
@@ -281,17 +281,17 @@ def _decode_spans(
     logits: Logits, lengths: IntArray, min_probability: float
 ) -> tuple[TokenSpans, FloatArray]:
     """Decode all spans with at least the minimum probability, including overlapping spans."""
-    # Most spans are far below the minimum; the probabilities of the others are compared exactly.
+    # Most spans are far below the minimum. Compute exact probabilities only for the other spans.
     lowest = np.log(min_probability) - 1 if min_probability > 0 else -np.inf
     start, width, label = np.nonzero(logits > lowest)
-    # In float64, whose last digits depend on the processor, but hardly ever those of the result.
+    # Computed in float64, so that the float32 result hardly ever depends on the processor.
     p = _sigmoid(logits[start, width, label].astype(np.float64))
     kept = p >= min_probability
     return np.stack([start, start + width + 1, label], axis=1)[kept], p[kept]
 
 
 def _sigmoid(logits: Logits) -> Logits:
-    # Clipped: exp would overflow for the linear scores of wide spans.
+    # Clip logits, because exp would overflow for the linear scores of wide spans.
     return (1 / (1 + np.exp(-np.maximum(logits, -80.0)))).astype("float32")
 
 
@@ -301,7 +301,7 @@ _ENUMERATOR = DetectorKind(
 
 
 def longest_spans(spans: IntArray) -> BoolArray:
-    """Return which spans to keep so that none overlap: longer, then earlier spans. Shape (n,)."""
+    """Return a mask of spans that do not overlap; longer, then earlier spans win. Shape (n,)."""
     kept = np.zeros(len(spans), dtype=bool)
     taken: set[int] = set()
     for i in np.lexsort((spans[:, 1], spans[:, 0], spans[:, 0] - spans[:, 1])).tolist():
@@ -409,8 +409,8 @@ def _tag_loss(
 ) -> tuple[float, Logits]:
     """Compute the cross-entropy of the tags, averaged over tokens.
 
-    Only spans with a probability of at least 0.5 have tags. For other tokens, O and the tags of all
-    labels that were not annotated are all correct.
+    Only spans with a probability of at least 0.5 have tags. For tokens outside these spans, O and
+    the tags of labels that were not annotated all count as correct.
 
     logits (Logits): Tag logits. Shape (n_tokens, 2 * n_labels + 1).
     """

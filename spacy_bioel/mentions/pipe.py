@@ -47,7 +47,7 @@ from spacy_bioel.types import BoolArray, FloatArray, IntArray, ScoredSpan
 
 
 class MentionDetector(StoredPipe[MentionSettings]):
-    """Writes mentions to doc.spans["bioel"], and their probabilities to attrs["scores"]."""
+    """Pipe that writes mentions to doc.spans["bioel"], with probabilities in attrs["scores"]."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
         self.scorer = scorer
         self.gazetteer = Gazetteer()
         self.entities = RuleSet(entities or {})
-        # For training: spans of labels that nobody has annotated, by the text of the document.
+        # Additional training spans by document text, with labels that nobody has annotated.
         self.taught: Mapping[str, Sequence[ScoredSpan]] = {}
         self.cfg = CurrentSettings({"labels": [], **settings})
         self.check_settings()
@@ -94,8 +94,8 @@ class MentionDetector(StoredPipe[MentionSettings]):
     def change_labels(self, starts: Mapping[str, str | None]) -> None:
         """Replace the labels of a trained detector.
 
-        starts (Mapping[str, str | None]): For each new label, the label that it is at first: their
-            scores and words to `include` are the same. None: it scores low everywhere.
+        starts (Mapping[str, str | None]): For each new label, the old label whose weights and
+            `include` words it copies; None: the new label scores low everywhere.
         """
         rows = {label: row for row, label in enumerate(self.labels)}
         set_labels(self.model, [None if s is None else rows[s] for s in starts.values()])
@@ -115,8 +115,8 @@ class MentionDetector(StoredPipe[MentionSettings]):
 
         labels (Sequence[str] | None): Label set, e.g. from `spacy init labels`.
         kb (KnowledgeBase | str | list | dict | None): A knowledge base, or a value of the linker's
-            `kb` setting. Its names and types become span features. The detector keeps a compact
-            copy and does not need the knowledge base afterwards.
+            `kb` setting. Names and types become span features. The detector keeps a compact copy
+            of them, and does not need the knowledge base afterwards.
         RAISES BioelError: [B051] if no example has a gold mention, [B331] if a label is not
             annotated in any example.
         """
@@ -153,7 +153,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
     def find(
         self, docs: Iterable[Doc], *, min_probability: float = MIN_SCORED_PROBABILITY
     ) -> Sequence[FoundSpans]:
-        """Find the mentions in each document, with the reasons for explanations.
+        """Find the mentions in each document, and log the reasons for explanations.
 
         min_probability (float): Lowest probability of a span that an explanation lists.
         RAISES BioelError: [B053] before training, [B174] if the token vectors are missing, and the
@@ -179,9 +179,9 @@ class MentionDetector(StoredPipe[MentionSettings]):
     def score_spans(
         self, docs: list[Doc], *, min_probability: float = MIN_SCORED_PROBABILITY
     ) -> list[list[ScoredSpan]]:
-        """Score the spans in each document that may become mentions; none are selected yet.
+        """Score the spans in each document that may become mentions, before any selection.
 
-        min_probability (float): Lowest probability of a span; the threshold, if it is lower.
+        min_probability (float): Lowest probability of a returned span, if below the threshold.
         RAISES BioelError: The same errors as `predict`.
         """
         self.check_settings()
@@ -199,17 +199,16 @@ class MentionDetector(StoredPipe[MentionSettings]):
         first, last = np.concatenate(words).T
         starts, ends = first[spans[:, 0]], last[spans[:, 1] - 1] + 1
         columns = (doc_indices, starts, ends, spans[:, 2], probabilities)
-        labels = self.labels  # a property that copies a list
+        labels = self.labels  # read once, because the property copies a list
         for doc_index, start, end, label, p in zip(*(c.tolist() for c in columns), strict=True):
             scored[doc_index].append((start, end, labels[label], p))
         return scored
 
     def _as_read(self, docs: list[Doc]) -> tuple[list[Doc], list[IntArray]]:
-        """Return the documents as the network reads them, and the first and last token of each
-        word.
+        """Return the documents as the network reads them, and each word's first and last token.
 
-        Line breaks are dropped, and words with subscripts are joined, unless the token vectors come
-        from another pipe.
+        Line breaks are dropped, and words with subscripts ("H(2)O") are joined, unless the token
+        vectors come from another pipe.
         """
         if listens(self.model):
             return docs, [np.arange(len(doc))[:, None].repeat(2, axis=1) for doc in docs]
@@ -249,7 +248,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
         """Return the gold mentions, their probabilities, and the annotated labels of each token.
 
         Only tokens that the network reads are counted, over all documents. Shapes (n_mentions, 3),
-        (n_mentions,), (n_tokens, n_labels). Warns [W346] of a label that the model does not have.
+        (n_mentions,), (n_tokens, n_labels). Warns [W346] about a label that the model lacks.
         """
         examples, key = list(examples), self.cfg["gold_key"]
         gold, probabilities, annotated, offset = [], [], [], 0
@@ -334,7 +333,7 @@ def _doc_of_words(doc: Doc, words: IntArray) -> Doc:
 
 
 def match_gazetteer(gazetteer: Gazetteer, docs: list[Doc], *, max_width: int) -> MentionBatch:
-    """Match names with at most `max_width` tokens, and single words in names."""
+    """Find gazetteer names of up to `max_width` tokens, and single words that names contain."""
     lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
     tokens = normalized_tokens(docs)
     spans = [np.stack(gazetteer.match_spans(tokens, max_width, lengths=lengths), axis=1)]

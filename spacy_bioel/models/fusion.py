@@ -1,4 +1,4 @@
-"""Evidence fusion: turns the features of candidates into probabilities, and ranks them.
+"""Evidence fusion: turns the features of candidates into probabilities, and ranks candidates.
 
 A network with one small hidden layer scores each candidate. Probabilities are a softmax over a
 mention's candidates and NIL, whose score is 0, so they are comparable across mentions.
@@ -19,7 +19,7 @@ from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import DECIMALS, BoolArray, DoubleArray, FloatArray, IntArray
 
-# A candidate below this probability has so little effect on the others that reading its
+# A candidate below this probability hardly affects other candidates, so reading its
 # cross-references is not worthwhile.
 _MIN_EQUIVALENT_PROBABILITY = 0.05
 # Different sources use different prefixes for the same vocabulary. UMLS ids have no prefix.
@@ -70,7 +70,7 @@ class Fusion:
     def from_json(cls, data: Mapping[str, Any], features: Sequence[str]) -> Fusion:
         """Create the weights from the result of `to_json`.
 
-        RAISES BioelError: [B272] if they are not finite numbers or have the wrong shapes.
+        RAISES BioelError: [B272] if weights are not finite numbers or have the wrong shape.
         """
         try:
             weights = {name: np.array(data[name], dtype=float) for name in cls.__dataclass_fields__}
@@ -87,12 +87,12 @@ class Fusion:
 
 @cache
 def bundled_fusion(file: str, features: tuple[str, ...]) -> Fusion:
-    """Return the weights in a file of the assets."""
+    """Load the fusion weights in a file that comes with the package."""
     return Fusion.from_json(json.loads((ASSETS_FOLDER / file).read_text("utf8")), features)
 
 
 def read_weights(data: Any, features: Sequence[str]) -> Fusion | None:
-    """Create saved weights; None if there are none, or with a warning [W062], for other features.
+    """Load saved weights; None if there are none or, with warning [W062], if features differ.
 
     RAISES BioelError: The same errors as `Fusion.from_json`.
     """
@@ -113,10 +113,10 @@ def softmax_by_group(
 ) -> DoubleArray:
     """Return each candidate's probability among the candidates of its group and NIL. Shape (n,).
 
-    scores (DoubleArray): -inf for a candidate that is excluded. Shape (n,).
+    scores (DoubleArray): Score of each candidate; -inf if it is excluded. Shape (n,).
     groups (IntArray): Index of the mention of each candidate. Shape (n,).
-    counted (BoolArray | None): Candidates that lower the probability of the others; None: all of
-        them. Shape (n,).
+    counted (BoolArray | None): Mask of the candidates that lower the probability of other
+        candidates; None: all. Shape (n,).
     """
     n_groups = int(groups.max(initial=-1)) + 1
     highest = np.zeros(n_groups)  # at least 0, which is the score of NIL
@@ -136,11 +136,11 @@ def rank(
     kept: BoolArray | None = None,
 ) -> tuple[IntArray, DoubleArray]:
     """Return the indices of each group's `top` best candidates, group by group, best first, and
-    the probability of each candidate: of equivalent concepts, only the most probable lowers the
-    probability of others.
+    the probability of every candidate.
 
-    Ties go to the lower concept row, i.e. the lower id. Probabilities are rounded before they are
-    compared, because their last bits depend on the other candidates in a batch.
+    If concepts are equivalent, only the most probable one lowers the probability of others. Ties go
+    to the lower concept row, i.e. the lower id. Probabilities are rounded before they are compared,
+    because their last bits depend on the other candidates in a batch.
 
     concepts (IntArray): Concept row of each candidate. Shape (n,).
     kept (BoolArray | None): Candidates that are always returned. Shape (n,).
@@ -163,7 +163,7 @@ def have_likelier_equivalents(
 ) -> BoolArray:
     """Return whether each candidate has a more probable equivalent in its group. Shape (n,).
 
-    Ties go to the lower concept row.
+    Between equally probable candidates, the lower concept row counts as more probable.
     """
     repeated = np.zeros(len(concepts), dtype=bool)
     rows = np.flatnonzero(probabilities >= _MIN_EQUIVALENT_PROBABILITY)
@@ -182,7 +182,7 @@ def have_likelier_equivalents(
             likelier, group = [], groups[row]
         id, xrefs = identities[int(concepts[row])]
         for other, other_xrefs in likelier:
-            # One refers to the other or, across vocabularies, both refer to a third.
+            # One concept refers to the other or, across vocabularies, both refer to a third.
             if id in other_xrefs or other in xrefs:
                 repeated[row] = True
             elif id.rpartition(":")[0] != other.rpartition(":")[0]:
@@ -192,7 +192,7 @@ def have_likelier_equivalents(
 
 
 def standard_id(id: str) -> str:
-    """Return what the spellings of an id have in common, whatever its prefix and case."""
+    """Return an id in its standard spelling: "msh:d001" becomes "MESH:D001"."""
     prefix, separator, local = id.partition(":")
     if not separator:
         return id.upper()

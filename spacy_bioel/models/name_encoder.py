@@ -2,8 +2,8 @@
 
 An architecture is a network with word pieces and a `NetworkKind`, which defines how to create,
 store and run the network. ResCNN is defined here; its word piece embeddings are frozen, and come
-from a BERT or are computed from the names. Transformers, cross-encoders and encoder-decoders are
-stored in the same way.
+from a BERT checkpoint or are computed from the names. Transformers, cross-encoders and
+encoder-decoders are stored in the same way.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class Pieces(NamedTuple):
-    """Rows of word pieces.
+    """Rows of word pieces of any length, stored as two arrays.
 
     flat (IntArray): Pieces of all rows, concatenated. Shape (n_pieces,).
     lengths (IntArray): Number of pieces in each row. Shape (n_rows,).
@@ -70,22 +70,22 @@ class Pieces(NamedTuple):
 
 NameEncoder = Model[Sequence[str], Floats2d]
 EncoderFiles = dict[str, Callable[[], bytes]]
-# Encodes names, each a list of one or more word pieces, as vectors of shape (n_names, dim).
+# Function that encodes names, each given as word piece ids, as vectors of shape (n_names, dim).
 Infer = Callable[[Sequence[list[int]]], FloatArray]
 
 _SETTINGS_FILE, _TOKENIZER_FILE = "encoder.json", "tokenizer.json"
 _WEIGHTS_FILE, _EMBEDDINGS_FILE = "model.safetensors", "embeddings.safetensors"
-# Factor by which batches are larger on a GPU; `infer_by_torch` halves batches that do not fit.
+# Batches are this many times larger on a GPU; `infer_by_torch` halves batches that do not fit.
 _GPU_BATCH_FACTOR = 32
 
 
 @dataclass(frozen=True)
 class EncoderSource:
-    """Sources for the vocabulary and the network; each architecture uses some of them.
+    """Sources for a vocabulary and a network; an architecture may use only some of the sources.
 
     more_names (Sequence[str]): Normalised names that the KB lacks, e.g. training mentions.
     embeddings (str | None): A Hugging Face model folder.
-    vocabulary, width (int): Number of word pieces and size of embeddings, if made from names.
+    vocabulary, width (int): Number of word pieces and size of embeddings computed from names.
     read_texts (Callable): Reads the normalised training documents, which few architectures need.
     """
 
@@ -120,12 +120,12 @@ def _torch_inference(model: NameEncoder) -> Infer:
 
 @dataclass(frozen=True)
 class NetworkKind:
-    """Functions that define an architecture. They are at module level, so that they can be pickled.
+    """Functions that define an architecture, at module level so that they can be pickled.
 
     make (Callable): Adds the word pieces and the network to a model.
     file, to_bytes (str, Callable): Name and contents of the file that is stored in addition to word
         pieces and weights.
-    rebuild (Callable): Rebuilds the network from word pieces and this file, without weights.
+    rebuild (Callable): Rebuilds the network from word pieces and that file, without weights.
     infer (Callable): Returns the function that encodes names with the current weights.
     """
 
@@ -154,7 +154,7 @@ def pieces_model(name: str, kind: NetworkKind, settings: dict[str, Any], **attrs
 
 
 def name_encoder_of(model: Model) -> NameEncoder:
-    """Return the name encoder in a linker's model, or the model itself if it is a name encoder."""
+    """Return the name encoder of a linker's model: one of its layers, or the model itself."""
     return model.get_ref("names") if model.has_ref("names") else model
 
 
@@ -192,7 +192,7 @@ def encode_names(
 def encode_pieces(
     model: NameEncoder, batches: Sequence[Sequence[list[int]]], *, infer: Infer | None = None
 ) -> FloatArray:
-    """Encode batches of names as `encode_names` does, from the results of `piece_ids`."""
+    """Encode batches of names like `encode_names`, given their word pieces from `piece_ids`."""
     infer = infer or inference_of(model)
     with one_thread_each(on_gpu=is_on_gpu(model)) as parallel_map:
         encoded = parallel_map(infer, batches)
@@ -202,7 +202,7 @@ def encode_pieces(
 
 
 def piece_ids(model: NameEncoder, names: Sequence[str]) -> list[list[int]]:
-    """Return the word piece ids of each name, special pieces included; [UNK] if there are none."""
+    """Return the word piece ids of each name, special pieces included; [UNK] if it has none."""
     tokenizer = model.attrs["tokenizer"]
     prefix, suffix = model.attrs["prefix"], model.attrs["suffix"]
     encodings = tokenizer.encode_batch_fast(list(names), add_special_tokens=False)
@@ -221,11 +221,11 @@ def _run_on_pieces(model: Model, inputs: Any, is_train: bool) -> tuple[Any, Call
 
 
 def encoder_parts(model: Model) -> EncoderFiles:
-    """Return the files for `load_encoder` by name; there are none before `add_encoder`."""
+    """Return the encoder's files by name, for `load_encoder`; empty before `add_encoder`."""
     tokenizer, kind = model.attrs["tokenizer"], model.attrs["kind"]
     if tokenizer is None:
         return {}
-    # The linker's fingerprint depends on this order.
+    # The linker's fingerprint depends on the order of these files.
     return {
         _TOKENIZER_FILE: lambda: tokenizer.to_str().encode("utf8"),
         kind.file: lambda: kind.to_bytes(model),
@@ -234,7 +234,7 @@ def encoder_parts(model: Model) -> EncoderFiles:
 
 
 def load_encoder(model: Model, parts: Mapping[str, bytes]) -> None:
-    """Load the files from `encoder_parts`; if there are none, drop the model's encoder.
+    """Load files made by `encoder_parts` into a model; without files, drop the model's encoder.
 
     RAISES BioelError: [B041] if weights do not fit, [B044] if the tables belong to another
         vocabulary, [B240] if a file is damaged; [B040, B150] without torch or transformers.
@@ -375,13 +375,13 @@ def _tables_to_bytes(model: NameEncoder) -> bytes:
 def _rebuild_rescnn(model: NameEncoder, tokenizer: Tokenizer, data: bytes) -> None:
     with reading_part(_EMBEDDINGS_FILE):
         tables = load(data)
-        # Do the tables fit `FrozenEmbeddings`?
+        # Check that the tables fit `FrozenEmbeddings`.
         found = {name: table.shape for name, table in tables.items()}
         n, width = found.get("words", (0, 0))
         positions = model.attrs["max_tokens"], width
         expected = {"words": (n, width), "positions": positions, "token_type": (width,)}
         expected |= {"norm_weight": (width,), "norm_bias": (width,)}
-        if "scale" in found:  # the word embeddings are integers
+        if "scale" in found:  # word embeddings are stored as integers
             expected["scale"] = (n, 1)
         dtypes = {table.dtype for name, table in tables.items() if name != "words"}
         if found != expected or dtypes != {np.dtype(np.float32)}:

@@ -45,8 +45,8 @@ class FrozenEmbeddings(nn.Module):
 
     def __init__(self, *, scale: Tensor | None = None, **tables: Tensor) -> None:
         super().__init__()
-        # Buffers, so that no optimizer updates them; not persistent, because they are saved in
-        # their own file.
+        # Tables are buffers, so that no optimizer updates them, and not persistent, because they
+        # are saved in their own file.
         for name, table in (tables | {"scale": scale}).items():
             self.register_buffer(name, table, persistent=False)
         self.dropout = nn.Dropout(0.1)
@@ -207,7 +207,7 @@ class TokenReader(nn.Module):
 class TagScorer(TokenReader):
     """Linear layer that computes one logit per token and BIO tag for a batch of documents.
 
-    n_labels (int): Number of labels; each has the tags B and I, which exclude all others.
+    n_labels (int): Number of labels, each with the tags B and I. A token has only one tag.
     """
 
     def __init__(self, *, n_labels: int, width: int, **settings: Any) -> None:
@@ -228,9 +228,9 @@ class SpanScorer(TokenReader):
     """Network that computes one logit per span and label for a batch of documents.
 
     n_labels (int): Number of labels; each is an independent binary decision.
-    hidden (int): Size of the hidden layer, with the same dropout as the token vectors. 0: equation
-        4 of Bhowmik et al. (2021) as published, for each label: w_s.h_i + w_e.h_j + sum of w_m.h_q
-        over the tokens q = i..j, plus a bias; gazetteer matches enter through the token vectors h.
+    hidden (int): Size of the hidden layer, with the same dropout as the token vectors. 0: score
+        each label by equation 4 of Bhowmik et al. (2021): w_s.h_i + w_e.h_j + sum of w_m.h_q over
+        the tokens q = i..j, plus a bias. Gazetteer matches then only change the token vectors h.
     """
 
     def __init__(self, *, n_labels: int, width: int, hidden: int, **settings: Any) -> None:
@@ -273,7 +273,7 @@ class SpanScorer(TokenReader):
         return logits.masked_fill((widths >= n_left)[..., None], -torch.inf)
 
     def _hidden_logits(self, tokens: Tensor, spans: Tensor) -> Tensor:
-        """Score spans with the hidden layer, block by block, after one product for all tokens.
+        """Score spans with the hidden layer in blocks, after one matrix product for all tokens.
 
         For each width, one more token is added to a running sum of the content. Slices of this
         sum stay in the processor's cache, and no vectors need to be gathered.
@@ -334,19 +334,19 @@ def info_nce_loss(vectors: Tensor, labels: Tensor, *, temperature: float | Tenso
     logits = unit @ unit.T / temperature
     same = labels[:, None] == labels[None, :]
     negatives = torch.logsumexp(logits.masked_fill(same, -torch.inf), dim=1)
-    # A copy, because the backward pass needs `same` unchanged.
+    # Change a copy of `same`, because the backward pass needs the original.
     pairs = same.clone().fill_diagonal_(False).nonzero(as_tuple=True)
     losses = F.softplus(negatives[pairs[0]] - logits[pairs])
     return losses.sum() / max(1, len(losses))
 
 
 def marginal_loss(vectors: Tensor, labels: Tensor, *, temperature: float = 0.05) -> Tensor:
-    """Compute the negative log of the total probability of the positives among all other vectors.
+    """Compute the negative log of the positives' total probability among all other vectors.
 
     One close synonym is enough, whereas `info_nce_loss` requires all synonyms to be close. The loss
-    is averaged over the vectors with a positive. Sung et al. (2020), Biomedical Entity
-    Representations with Synonym Marginalization, https://aclanthology.org/2020.acl-main.335, with
-    the names in the batch as candidates.
+    is averaged over the vectors with a positive. The candidates are the names in the batch. Sung et
+    al. (2020), Biomedical Entity Representations with Synonym Marginalization,
+    https://aclanthology.org/2020.acl-main.335.
 
     vectors, labels (Tensor): See `multi_similarity_loss`.
     """

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-_SCALE = ".scale"  # added to the name of a matrix of whole numbers
+_SCALE = ".scale"  # added to the name of an integer matrix, for its scales
 _MAX_REASON_LENGTH = 500
-_MAKING_NETWORK = Lock()  # threads may share a model
+_MAKING_NETWORK = Lock()  # held while a network is created, because threads may share a model
 
 
 def require_torch() -> None:
@@ -54,8 +54,8 @@ class AveragingShim(PyTorchShim):
     The network is in evaluation mode except in `begin_update`. thinc's own shim switches modes for
     each prediction, so a second thread might predict with dropout.
 
-    thinc's optimizer stores averages under (shim id, name), but thinc's own shim looks up strings:
-    it would evaluate averaged thinc layers together with torch layers that are not averaged.
+    thinc's optimizer stores averages under (shim id, name), but thinc's own shim looks up strings,
+    so averaged thinc layers would be evaluated together with torch layers that are not averaged.
 
     A module may define `learn_rate_scale`, a factor on the learning rate of its `backbone`.
     """
@@ -117,10 +117,10 @@ def torch_layer(
     callback takes the gradient of the output, or of each output, and returns the gradients of the
     float inputs.
 
-    network (torch.nn.Module | None): None: the network is created when it is trained. Until then,
-        the layer stores weights as arrays (see `weights_of`), and inference does not need torch.
+    network (torch.nn.Module | None): The network. None: it is created for training. Until then, the
+        layer stores weights as arrays (see `weights_of`), and inference does not need torch.
     make (Callable): Creates the network; can be pickled.
-    shapes (Mapping): Shapes of its weights; empty if inference needs the network.
+    shapes (Mapping): Shapes of the network's weights; empty if inference needs the network.
     """
     attrs = {"make": make, "shapes": shapes or {}, "weights": None}
     shims: list[Any] = [] if network is None else [AveragingShim(network)]
@@ -183,7 +183,7 @@ def loss_and_gradients(
 ) -> tuple[Any, ...]:
     """Compute a loss and its gradients.
 
-    compute (Callable): The loss as a function of tensors, such as those in `models.networks`.
+    compute (Callable): Loss function of tensors, such as a loss function in `models.networks`.
     inputs (arrays): Arguments of the loss.
     RETURNS (tuple): The loss, and its gradient with respect to each float input.
     """
@@ -209,7 +209,7 @@ def network_of(layer: Model) -> Any:
             if layer.attrs["weights"] is not None:
                 set_arrays(network, layer.attrs["weights"])
                 layer.attrs["weights"] = None
-            with use_ops(layer.ops.name):  # those of this thread may be for another device
+            with use_ops(layer.ops.name):  # this thread's ops may be for another device
                 layer.shims.append(AveragingShim(network))
     return layer.shims[0]._model
 
@@ -233,7 +233,7 @@ def needs_torch(layer: Model) -> bool:
 
 
 def is_on_gpu(model: Model) -> bool:
-    """Return whether a model's arrays are CuPy's, and its torch networks are on the same GPU."""
+    """Return whether a model's arrays and its torch networks are on a GPU."""
     return model.ops.device_type == "gpu"
 
 
@@ -244,7 +244,7 @@ def arrays_of(network: nn.Module) -> dict[str, NDArray]:
 
 
 def set_arrays(network: nn.Module, weights: Weights) -> None:
-    """Set the weights of a torch network. RAISES RuntimeError: If they do not fit."""
+    """Set the weights of a torch network. RAISES RuntimeError: If the weights do not fit."""
     import torch
 
     network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
@@ -279,7 +279,7 @@ def weights_to_bytes(model: Model) -> bytes:
 
 
 def _quantized(tensors: Weights) -> dict[str, NDArray]:
-    """Replace matrices by whole numbers and their scales.
+    """Replace each matrix by a matrix of 8-bit integers and its scales.
 
     RAISES BioelError: [B641] if a weight is not a finite number.
     """
@@ -297,7 +297,7 @@ def _quantized(tensors: Weights) -> dict[str, NDArray]:
 
 
 def _dequantized(tensors: dict[str, NDArray]) -> dict[str, NDArray]:
-    """Multiply whole numbers by their scales. RAISES ValueError: If scales or numbers are wrong."""
+    """Multiply 8-bit integers by their scales. RAISES ValueError: If either are wrong."""
     for key in [key for key, tensor in tensors.items() if tensor.dtype == np.int8]:
         numbers, scales = tensors[key], tensors.pop(key + _SCALE, None)
         if scales is None:
@@ -316,7 +316,7 @@ def _dequantized(tensors: dict[str, NDArray]) -> dict[str, NDArray]:
 
 
 def quantize_model(model: Model) -> None:
-    """Round the matrices of a model to whole numbers, for `weights_to_bytes` and for inference.
+    """Round the matrices of a model to 8-bit integers, for `weights_to_bytes` and for inference.
 
     RAISES BioelError: [B641] if a weight is not a finite number.
     """
@@ -356,12 +356,12 @@ def weights_from_bytes(model: Model, data: bytes) -> None:
         if "quantized" in model.attrs:
             model.attrs["quantized"] = quantized
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
-        # KeyError and TypeError: number types unknown to NumPy or torch, such as BF16 and U16.
+        # NumPy and torch raise KeyError or TypeError for types that they lack: BF16, U16.
         raise BioelError(Errors.B041.format(reason=str(error)[:_MAX_REASON_LENGTH])) from error
 
 
 def _check_tensors(tensors: Weights, model: Model) -> None:
-    """Check the names, shapes and number types of a file's tensors, which may be in half precision.
+    """Check the names, shapes and number types of a file's tensors; half precision is accepted.
     torch itself would accept integers as weights. RAISES ValueError: If the tensors do not fit."""
     expected: dict[str, tuple[Sequence[int], str]] = {}
     for key, node, name in _thinc_parameters(model):

@@ -43,7 +43,7 @@ def make_vocabulary(
     size, width (int): Number of word pieces, and size of an embedding.
     max_tokens (int): Number of rows in the position table.
     more_names (Sequence[str]): Names for the word pieces only, e.g. training mentions.
-    RETURNS (tuple): Word pieces, and tables for `FrozenEmbeddings`; positions are zero.
+    RETURNS (tuple): Word pieces, and tables for `FrozenEmbeddings` with all positions zero.
     """
     tokenizer = train_vocabulary([*names, *more_names], size=size)
     counts = piece_concepts(tokenizer, names, concepts)
@@ -60,8 +60,8 @@ def embedding_tables(latent: DoubleArray, *, width: int, max_tokens: int) -> Emb
     random = np.random.default_rng(0).standard_normal((n, width - n_latent))
     random *= np.sqrt(RANDOM_SHARE) / np.linalg.norm(random, axis=1, keepdims=True)
     words = np.concatenate([latent, random], axis=1).astype(np.float32)
-    # As bytes with one scale per piece, embeddings need a quarter of the memory, and accuracy is
-    # the same.
+    # Stored as bytes with one scale per piece, embeddings need a quarter of the memory at the same
+    # accuracy.
     scale = np.abs(words).max(axis=1, keepdims=True) / 127
     return {
         "words": np.round(words / np.maximum(scale, 1e-8)).astype(np.int8),
@@ -145,14 +145,14 @@ def train_vocabulary(names: Sequence[str], *, size: int) -> Tokenizer:
 
 
 def flat_pieces(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[IntArray, IntArray]:
-    """Return the pieces of all texts, and the text index of each piece."""
+    """Return the piece ids of all texts in one array, and the text index of each piece."""
     ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(list(texts))]
     flat = np.concatenate([np.zeros(0, np.int64), *ids]).astype(np.int64)
     return flat, np.repeat(np.arange(len(ids)), [len(text_ids) for text_ids in ids])
 
 
 def piece_concepts(tokenizer: Tokenizer, names: Sequence[str], concepts: IntArray) -> csr_array:
-    """Return weighted counts of pieces in each concept's names. Sparse (n_pieces, n_concepts).
+    """Count each piece in each concept's names, with weights. Sparse (n_pieces, n_concepts).
 
     Pieces that occur in names of the same concepts, such as "renal" and "kidney", get similar rows,
     as in latent semantic analysis (Deerwester et al., 1990).

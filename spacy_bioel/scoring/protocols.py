@@ -1,4 +1,4 @@
-"""Evaluation protocols, with their rules, document counts and metrics; and the kinds of errors.
+"""Evaluation protocols with their rules, document counts and metrics, and the kinds of errors.
 
 The help, output and error files of `bioel evaluate`, docs/reference/protocols.md and
 docs/guides/errors.md take their definitions from here. Ids are canonical, sorted and unique. This
@@ -15,7 +15,7 @@ from typing import Any
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.types import Link, Mention
 
-# Each error is of exactly one kind.
+# Kinds of errors; each error has exactly one kind.
 KINDS = {
     "missed": "a gold mention without a paired prediction",
     "spurious": "a prediction without a paired gold mention",
@@ -32,7 +32,7 @@ KINDS = {
     ),
     "wrong_id": "equal offsets and labels: both have ids, and the sets of ids differ",
 }
-# Whatever its kind, an error may have any number of these marks.
+# Additional marks of errors; an error of any kind may have any number of marks.
 MARKS = {
     "homonym": (
         "the ids differ, and the name that matched the predicted concept is also a name of the "
@@ -108,7 +108,7 @@ def offsets_and_ids(item: Annotation) -> list[OffsetsAndIds]:
 def count_any_id(gold: Golds, links: Links) -> Counts:
     """Count end-to-end matches: offsets must be identical, and at least one id must match.
 
-    NIL is excluded. Precision is the share of predictions that agree with a gold mention, recall
+    NIL is excluded. Precision is the share of predictions that agree with a gold mention; recall is
     the share of gold mentions that agree with a prediction.
     """
     golds, predicted = set(_linked_rows(gold)), set(_linked_rows(links))
@@ -139,10 +139,10 @@ def count_partial_binary(gold: Golds, links: Links) -> Counts:
 def count_partial_fractional(gold: Golds, links: Links) -> Counts:
     """Sum end-to-end scores: each mention scores the fraction that its best counterpart covers.
 
-    neleval's overlap-maxmax::span+kbid without NIL: among mentions with identical ids, a prediction
-    s scores max |s & g| / |s| and a gold mention g scores max |g & s| / |g|, in characters.
-    Duplicates count, as in neleval. All pairs are compared, while neleval's backward sweep misses
-    some pairs of nested spans.
+    This is neleval's overlap-maxmax::span+kbid without NIL. Among mentions with identical ids, a
+    prediction s scores max |s & g| / |s| and a gold mention g scores max |g & s| / |g|, in
+    characters. Duplicates count, as in neleval. All pairs are compared, whereas neleval's backward
+    sweep misses some pairs of nested spans.
     """
     golds, predicted = _linked_rows(gold), _linked_rows(links)
     right_predicted = sum(_covered_part(row, golds) for row in predicted)
@@ -199,20 +199,20 @@ def _covered_part(row: OffsetsAndIds, others: Iterable[OffsetsAndIds]) -> float:
 def count_given(gold: Golds, links: Links, *, all_ids: bool) -> Counts:
     """Count the results of linking gold mentions.
 
-    accuracy@1 compares the linked ids with the gold ids; NIL is wrong, because these mentions have
-    an id. accuracy@1_nil_ignored replaces NIL with the best candidate, so it measures the ranking
-    without the threshold. recall@k requires the gold ids among the first k candidates (or the first
-    n candidates for a composite with n > k ids). mrr is the mean of 1 / rank, 0 if a gold id is not
-    a candidate; the rank of a composite is 1 plus the number of wrong candidates before the last
-    required id. Ranks are counted within the candidates of a link. The denominator is all gold
-    mentions with an id, whether or not the id is in the knowledge base or was predicted.
+    accuracy@1 compares the linked ids with the gold ids; NIL is wrong, because only mentions with a
+    gold id count. accuracy@1_nil_ignored replaces NIL with the best candidate, so it measures the
+    ranking without the threshold. recall@k requires the gold ids among the first k candidates (or
+    the first n candidates for a composite with n > k ids). mrr is the mean of 1 / rank, 0 if a gold
+    id is not a candidate; the rank of a composite is 1 plus the number of wrong candidates before
+    the last required id. Ranks are counted within the candidates of a link. The denominator is all
+    gold mentions with an id, whether or not the id is in the knowledge base or was predicted.
 
-    Normalised metrics have the same numerators. Their denominator is the mentions for which
-    candidate generation found the gold ids: they are candidates, or were linked. A normalised
-    metric times the share of these mentions, `among_candidates` / `gold`, is the metric itself.
+    Normalised metrics have the same numerators. Their denominator is the number of mentions whose
+    gold ids are among the candidates or were linked. A normalised metric times the share of these
+    mentions, `among_candidates` / `gold`, is the metric itself.
 
-    all_ids (bool): True: a composite is right if exactly its ids are linked. False: at least one id
-        must match, or be a candidate, as in the evaluation of BioSyn and SapBERT.
+    all_ids (bool): True: a composite is right if exactly its ids are linked. False: one matching id
+        or, for ranks, one candidate is enough, as in the evaluation of BioSyn and SapBERT.
     """
 
     def is_right(predicted_ids: Ids) -> bool:
@@ -259,7 +259,7 @@ def count_given(gold: Golds, links: Links, *, all_ids: bool) -> Counts:
 
 
 def pair_by_offsets(gold: Golds, links: Links) -> list[tuple[Mention, Link | None]]:
-    """Find the link for each gold mention, after the linker was given the gold mentions.
+    """Pair each gold mention with its link, if the linker was given the gold mentions.
 
     Links are matched by offsets (and by label if several links have the same offsets). A mention
     that begins or ends inside a token was widened to whole tokens: its link is the shortest link
@@ -351,7 +351,7 @@ _AT_LEAST_ONE = "correct if at least one id matches"
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """A named way to compare links with gold mentions. The defaults describe `end_to_end`.
+    """A way to compare links with gold mentions. The defaults are the rules of `end_to_end`.
 
     count (Callable): Counts one document.
     given_mentions (bool): Whether the linker is given the gold mentions, or sees only the text.
@@ -455,7 +455,7 @@ ALIASES = {"strict": "end_to_end", "partial": "partial_binary"}
 
 
 def get_protocol(name: str) -> tuple[str, Protocol]:
-    """Return the canonical name and protocol for a name. RAISES BioelError: [B081] if unknown."""
+    """Return a protocol and its canonical name. RAISES BioelError: [B081] if `name` is unknown."""
     canonical_name = ALIASES.get(name, name)
     if canonical_name not in PROTOCOLS:
         known = ", ".join([*PROTOCOLS, *ALIASES])

@@ -4,8 +4,8 @@ Gold mentions come from `example.reference.spans[gold_key]`, predictions from
 `example.predicted.spans[spans_key]`; they are compared by character offsets. `kb_id_` holds ids
 joined by "|"; "" and "NIL" both mean no id.
 
-`spacy evaluate` prints only scores that it knows, among them those of the span group "sc", by type.
-There our scores are the rows "mentions" and "links", unless documents have a group of that name.
+`spacy evaluate` prints only a fixed set of scores, such as scores by type for the span group "sc".
+Our scores appear there as the rows "mentions" and "links", unless documents have a group "sc".
 `--spans-key bioel` shows mention detection by label, `--spans-key bioel_link` shows links.
 """
 
@@ -31,7 +31,7 @@ from spacy_bioel.types import Link, Mention
 ScoreDict = dict[str, Any]
 Scorer = Callable[..., ScoreDict]
 GoldAndLinks = tuple[list[Mention], list[Link]]
-MAX_UNKNOWN_SHARE = 0.2  # share of found mentions whose label no gold mention has
+MAX_UNKNOWN_SHARE = 0.2  # max. share of found mentions whose label no gold mention has
 _PRINTED = "sc"  # the span group whose scores `spacy evaluate` prints
 
 
@@ -49,11 +49,11 @@ def make_mention_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold
 def make_link_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") -> Scorer:
     """Registered as `spacy-bioel.link_scorer.v1`: score links by the strict end-to-end protocol.
 
-    RETURNS (Scorer): Computes `bioel_link_p`, `_r` and `_f`, and `bioel_link_acc`: the share of
-        gold mentions with exactly the right ids, among those that have an id and whose offsets were
-        predicted; 0 if none was predicted. All are in [0, 1]; None without gold, as in spaCy's
-        scorers. `bioel_linker` makes ids canonical: a retired id counts as its replacement. P, R
-        and F are also returned as `spans_KEY_link_p`, `_r`, `_f` and `_per_type`.
+    RETURNS (Scorer): Computes `bioel_link_p`, `_r` and `_f`, and `bioel_link_acc`: among gold
+        mentions with an id and predicted offsets, the share that have exactly the right ids (0 if
+        no offsets were predicted). All are in [0, 1]; None without gold, as in spaCy's scorers.
+        `bioel_linker` makes ids canonical: a retired id counts as its replacement. P, R and F are
+        also returned as `spans_KEY_link_p`, `_r`, `_f` and `_per_type`.
     """
     return partial(_score, spans_key=spans_key, gold_key=gold_key, mentions=False, links=True)
 
@@ -76,14 +76,14 @@ def _score(
     examples = list(examples)
     pairs = list(_gold_and_links(examples, spans_key, gold_key, canonical))
     scores: ScoreDict = {}
-    if mentions and not links:  # labels of a linker may be types of its knowledge base
+    if mentions and not links:  # a linker's labels may be types of its knowledge base
         _check_unknown_labels(pairs)
     if mentions:
         scores |= _prf_scores("mention", pairs, "bioel_mention", f"spans_{spans_key}")
     if links:
         scores |= _prf_scores("end_to_end", pairs, "bioel_link", f"spans_{spans_key}_link")
         scores["bioel_link_acc"] = _accuracy_of_found(pairs)
-    # The scores of a linker replace those of the pipes before it, so they have both rows.
+    # A linker's scores overwrite earlier pipes' scores under this key, so they include both rows.
     printed = {"mentions": "mention"} | ({"links": "end_to_end"} if links else {})
     has_group = any(_PRINTED in doc.spans for x in examples for doc in (x.reference, x.predicted))
     if not has_group and any(gold for gold, _ in pairs):
@@ -100,7 +100,7 @@ def _gold_and_links(
 
     for example in examples:
         gold_spans = example.reference.spans.get(gold_key, ())
-        annotates = annotated_labels(example.reference, key=gold_key)  # if none, all labels
+        annotates = annotated_labels(example.reference, key=gold_key)  # empty: all labels
         yield (
             [Mention(s.start_char, s.end_char, s.label_, ids_of(s)) for s in gold_spans],
             [
@@ -123,10 +123,10 @@ def _check_unknown_labels(pairs: Sequence[GoldAndLinks]) -> None:
 
 
 def _accuracy_of_found(pairs: Iterable[GoldAndLinks]) -> float | None:
-    """Return the accuracy of ids for those gold mentions that have an id and predicted offsets."""
+    """Return the share of correct ids among gold mentions with an id whose offsets were found."""
     with_equal_offsets = []
     for gold, links in pairs:
-        # Filtered, because the protocol would also pair a mention with a longer link around it.
+        # Use only links with gold offsets: the protocol also pairs mentions with longer links.
         offsets = {(mention.start, mention.end) for mention in gold}
         with_equal_offsets.append((gold, [x for x in links if (x.start, x.end) in offsets]))
     total = _sum_counts("gold", with_equal_offsets)
@@ -146,7 +146,7 @@ def _sum_counts(protocol: str, pairs: Iterable[GoldAndLinks]) -> Counter[str]:
 
 
 def _prf_scores(protocol: str, pairs: Sequence[GoldAndLinks], name: str, key: str) -> ScoreDict:
-    """Return precision, recall and F1 under the prefixes `name` and `key`; by label under `key`."""
+    """Return P, R and F1 under the prefixes `name` and `key`, and by label under `key`."""
     total = _sum_counts(protocol, pairs)
     prf: ScoreDict = _prf(total) if total["gold"] else dict.fromkeys("prf")
     scores: ScoreDict = {}
@@ -204,7 +204,7 @@ def _open_log(
     write(["-" * width for width in widths])
 
     def log(info: dict[str, Any] | None) -> None:
-        if info is None or info["score"] is None:  # an update without an evaluation
+        if info is None or info["score"] is None:  # no evaluation after this update
             return
         step, max_steps = info["step"], training["max_steps"]
         remaining = info["seconds"] * (max_steps - step) / step if step and max_steps else None

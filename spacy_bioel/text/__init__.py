@@ -1,1 +1,1 @@
-"""Name normalisation, sentence boundaries and abbreviations. Uses plain strings only, not Docs."""
+"""Name normalisation, sentence boundaries and abbreviations, for plain strings, not Docs."""

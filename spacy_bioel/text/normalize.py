@@ -13,9 +13,9 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from types import SimpleNamespace
 
-# Stored with every knowledge base, and part of every encoder's fingerprint: increase it whenever
-# normalize_name returns different words. Earlier releases with version 1 left two spaces for "_"
-# next to another separator in a non-ASCII name; the words, and so the lookup keys, are the same.
+# Increase this number whenever normalize_name returns different words: knowledge bases and encoder
+# fingerprints contain it. Earlier releases with version 1 left two spaces for "_" next to another
+# separator in a non-ASCII name, which changed neither words nor lookup keys.
 NORMALIZER_VERSION = 1
 
 # A blank line ends a name; other white space between words counts as one space.
@@ -35,11 +35,11 @@ _SEPARATORS_IN_LINE = re.compile(r"[^0-9a-z\n]+")
 
 
 def normalize_name(name: str) -> str:
-    """Fold case, accents, Greek letters and punctuation, so that spelling variants are identical.
+    """Fold case, accents, Greek letters and punctuation: "TNF-α" becomes "tnf alpha".
 
-    Knowledge base builds, training and queries all use this function. It works word by word: a text
-    and its pieces, cut at non-alphanumeric characters, normalise to the same words. The span lookup
-    in `kb.knowledge_base` depends on this property. The function is idempotent.
+    Knowledge base builds, training and queries all use this function. A text, and its pieces cut at
+    non-alphanumeric characters, are normalised to the same words. The span lookup in
+    `kb.knowledge_base` depends on this property. The function is idempotent.
 
     RETURNS (str): Lower-case words separated by single spaces; "" if no word is left.
     """
@@ -51,7 +51,7 @@ def normalize_name(name: str) -> str:
     return _WORD_SEPARATORS.sub(" ", folded).strip()
 
 
-# After a symbol or a Greek letter.
+# Bracketed subscripts after an element symbol or a Greek letter, as in "H(2)O".
 _SUBSCRIPTED = re.compile(
     rf"(?<![^\W_])(?:[a-z]?(?:[A-Z][a-z]?){{1,5}}|{'|'.join([*GREEK, *GREEK.values()])})"
     r"(?:\(\d{1,2}[A-Za-z]?\)[A-Za-z]{0,5}){1,4}(?![^\W_])"
@@ -60,11 +60,11 @@ _WITH_NUMBER = re.compile(r"(?<![^\W_])([a-z]{4,})\(\d{1,2}\)(?![^\W_])")
 
 
 def subscripts(text: str, document: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the words with subscripts in brackets, as in old abstracts ("H(2)O"): where they start
-    and end, and as they are usually written ("H2O").
+    """Yield (start, end, usual spelling) of each word with subscripts in brackets, as in old
+    abstracts: "H2O" for "H(2)O".
 
-    document (str): The text that it is a part of. If it attaches numbers to ordinary words too, as
-        in "asthma(2)", they are citations.
+    document (str): The whole document of the text. If bracketed numbers follow ordinary words in
+        the document, as in "asthma(2)", they are citations, and nothing is yielded.
     """
     if "(" not in text or _has_citations(document):
         return
@@ -92,7 +92,7 @@ def normalize_names(names: Sequence[str]) -> list[str]:
 
 
 def has_whole_brackets(text: str) -> bool:
-    """Whether all brackets in a text are paired, unlike in "IGF-I) receptor"."""
+    """Return whether all brackets in a text are paired, unlike in "IGF-I) receptor"."""
     for opening, closing in ("()", "[]"):
         depths = [0, *accumulate((c == opening) - (c == closing) for c in text)]
         if min(depths) < 0 or depths[-1]:
@@ -101,15 +101,15 @@ def has_whole_brackets(text: str) -> bool:
 
 
 # Words that can be added to a name, or left out, without changing its meaning: "bowing of the
-# femurs", "patellae were absent". These do not include "without", "no", "and" and "with", nor "a",
+# femurs", "patellae were absent". The set excludes "without", "no", "and" and "with", and also "a",
 # which distinguishes vitamins.
 LINKING_WORDS = frozenset(
     "an the of in s its their his her is are was were be been being usually often sided".split()
 )
 PREPOSITIONS = frozenset("of in with without to by due from for on at".split())
-# "Low potassium" means "Decreased circulating potassium concentration": words for more and less,
-# and words that may appear next to the substance in a name. "Blood" is excluded because of names
-# such as "blood pressure".
+# Words for more and less of a substance, and words that may be next to it in a name: "low
+# potassium" means "decreased circulating potassium concentration". "Blood" is excluded because of
+# names such as "blood pressure".
 MORE_OR_LESS = ("increased elevated raised high".split(), "decreased reduced low".split())
 _LEVELS = frozenset("circulating serum plasma level levels concentration concentrations".split())
 _MORE_AND_LESS = frozenset().union(*MORE_OR_LESS)
@@ -135,8 +135,8 @@ _PLURALS_IN_OS = ("yos", "ios")  # "embryos", "ratios"
 _MIN_RESPELLED_LENGTH = 5  # shorter words, such as "toes" and "his", have no British spelling
 _BRITISH = ((re.compile(r"is(?=(?:ed|ing|e)$)"), "iz"), (re.compile(r"(?<=[bt])re(?=s?$)"), "er"))
 _MIN_STEM_LENGTH = 4
-# Suffixes within a word family and their replacements, so that "hypoplasia" and "hypoplastic",
-# "fibula" and "fibular", "deficiency" and "deficient" have the same stem. Suffixes that distinguish
+# Replacements for suffixes, so that all words of a family have the same stem: "hypoplasia" and
+# "hypoplastic", "fibula" and "fibular", "deficiency" and "deficient". Suffixes that distinguish
 # substances ("-ate", "-ide", "-ine", "-ous") are left out.
 _FAMILY_ENDINGS = {
     "ality": "", "alities": "", "ally": "", "al": "", "ar": "", "ac": "", "ia": "", "ial": "i",
@@ -155,16 +155,16 @@ _LINKING_WORD_IN_CAPITALS = re.compile(rf"(?<!['’\w])(?:{'|'.join(LINKING_WORD
 
 
 def linking_words_of(name: str) -> frozenset[str]:
-    """Return the linking words that can be left out of a name: all except words that are in
-    capitals in the name, as in "protein S" and "HIS bundle"."""
+    """Return the linking words that can be left out of a name: all words except those that the name
+    writes in capitals, as in "protein S" and "HIS bundle"."""
     if name.isupper():
         return LINKING_WORDS
     return LINKING_WORDS.difference(map(str.lower, _LINKING_WORD_IN_CAPITALS.findall(name)))
 
 
 def amount_of(words: list[str]) -> tuple[int, list[str]]:
-    """Return whether normalised words describe more (0) or less (1) of a substance, and the sorted
-    stems of the substance, or no stems if the words describe something else."""
+    """Return (0, stems) if normalised words describe more of a substance, and (1, stems) if less,
+    with the substance's sorted stems; (0, []) if the words describe something else."""
     signs = [sign for word in words for sign in (0, 1) if word in MORE_OR_LESS[sign]]
     ignored = AMOUNT_WORDS | LINKING_WORDS | {"blood"}
     stems = [stem_of(word) for word in words if word not in ignored]
@@ -172,7 +172,7 @@ def amount_of(words: list[str]) -> tuple[int, list[str]]:
 
 
 def is_amount(words: list[str]) -> bool:
-    """Whether the words in a name describe more or less of a substance in the blood."""
+    """Return whether the words of a name describe more or less of a substance in the blood."""
     return words[0] in _MORE_AND_LESS and not _LEVELS.isdisjoint(words)
 
 
@@ -181,7 +181,7 @@ def words_of(normalized: str) -> list[str]:
     return _BEFORE_UNIT.sub(" ", normalized).split()
 
 
-# `kb.spelling.singular` is rougher: it is in features that saved models were fitted with.
+# `kb.spelling.singular` is a rougher version, which features of saved models depend on.
 @lru_cache(maxsize=1 << 17)
 def singular_of(word: str) -> str:
     """Return a normalised word in the singular, in American spelling, and with Arabic numerals."""
@@ -205,7 +205,7 @@ def singular_of(word: str) -> str:
 
 @lru_cache(maxsize=1 << 17)
 def stem_of(word: str) -> str:
-    """Return the stem that a normalised word shares with its word family; short words are kept."""
+    """Return the stem of a normalised word: "hypoplas" for "hypoplasia" and "hypoplastic"."""
     stem = singular_of(word)
     for ending in _ENDINGS_BY_LENGTH:
         if stem.endswith(ending):
@@ -221,8 +221,8 @@ _FROM_LATIN_NOUN = re.compile(r"(?:[aeiou]l|ar|[ai]c|ary|oid|ous|y|i|ae)$")
 
 
 def are_forms_of_one_word(word: str, other: str) -> bool:
-    """Whether two words with the same stem are forms of one word, such as "cranium" and "cranial",
-    but not "cranium" and "crane", or "spine" and "spin"."""
+    """Return whether two words with the same stem are forms of one word, such as "cranium" and
+    "cranial", unlike "cranium" and "crane", or "spine" and "spin"."""
     forms = first, second = sorted(map(singular_of, (word, other)))
     if first == second or first.removesuffix("a") + "um" == second:
         return True
@@ -243,15 +243,15 @@ _AMERICAN = (
 _NUMERALS = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii", "xiii")
 _ARABIC = {roman: str(number) for number, roman in enumerate(_NUMERALS, start=1)}
 _ROMAN_NUMERAL = {arabic: roman for roman, arabic in _ARABIC.items()}
-# A single letter is a numeral only after one of these words.
+# Words after which a single letter may be a numeral, as in "type I".
 _NUMBERED_WORDS = frozenset("type stage grade class factor group phase syndrome disease".split())
 _POSSESSIVE = re.compile(r"(?<=\w) s\b")
 _PLURALS_IN_NAMES = (("ies", "y"), ("xes", "x"), ("s", ""), ("ses", "sis"), ("ses", "s"))
 
 
 def respellings(name: str) -> list[str]:
-    """Return other spellings of a normalised name, the likeliest first: American, without "s" after
-    an eponym, in the singular, with Roman or Arabic numerals, and in the plural.
+    """Return other spellings of a normalised name, likeliest first: American, "parkinson disease"
+    for "parkinson s disease", the singular, other numerals ("type 2", "type ii"), and the plural.
     """
     american = _american(name)
     plain = _POSSESSIVE.sub("", american)  # "parkinson s disease"
@@ -275,7 +275,7 @@ def _american(name: str) -> str:
 
 
 def _singulars(name: str) -> list[str]:
-    # Each is tried as a name, so all that are possible; `singular_of` has to choose one.
+    # All possible singulars are returned, because the caller tries each of them as a name.
     if name.endswith(("ss", "us", "is")):
         return []
     return [
@@ -286,18 +286,18 @@ def _singulars(name: str) -> list[str]:
 
 
 # Spreadsheets run a cell as a formula if it begins with one of these characters, unless an
-# apostrophe is before it. Such an apostrophe in the value itself gets another one.
+# apostrophe comes first. If the value itself begins with such an apostrophe, another one is added.
 _FORMULA = re.compile("'*[=+@\t\r\n-]")
 _SIGNED_NUMBER = re.compile(r"[+-](\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def escape_formula(cell: str) -> str:
-    """Put an apostrophe before a cell of a table that a spreadsheet would run as a formula."""
+    """Put an apostrophe before a table cell that a spreadsheet would run as a formula."""
     return f"'{cell}" if _FORMULA.match(cell) and not _SIGNED_NUMBER.fullmatch(cell) else cell
 
 
 def unescape_formula(cell: str) -> str:
-    """Take away the apostrophe that `escape_formula` or another program has put there."""
+    """Remove the apostrophe that `escape_formula` or another program put before a formula."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 

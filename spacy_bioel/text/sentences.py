@@ -1,9 +1,9 @@
-"""Sentence boundaries, and abbreviations that a text defines.
+"""Find sentence boundaries, and the abbreviations that a text defines.
 
-`find_abbreviations` finds definitions such as "acute kidney injury (AKI)": Schwartz and Hearst
-(2003), A simple algorithm for identifying abbreviation definitions in biomedical text,
-https://psb.stanford.edu/psb-online/proceedings/psb03/schwartz.pdf. The reverse order, "AKI (acute
-kidney injury)", is accepted too.
+`find_abbreviations` finds definitions such as "acute kidney injury (AKI)" with the algorithm of
+Schwartz and Hearst (2003), A simple algorithm for identifying abbreviation definitions in
+biomedical text, https://psb.stanford.edu/psb-online/proceedings/psb03/schwartz.pdf. The reverse
+order, "AKI (acute kidney injury)", is accepted too.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from operator import itemgetter
 
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, stem_of
 
-# Possible sentence ends: after a full stop and white space, or at the end of a line. Expressions
-# that begin with a class of characters are the fastest to search for.
+# A sentence may end after a full stop and white space, or at the end of a line. Regular expressions
+# that begin with a character class are the fastest.
 _SENTENCE_OR_LINE_END = re.compile(r"[.!?\n](?:(?<=\n)[ \t]*|(?<![.!?][.!?])[.!?]*+[\"')\]]*+\s+)")
-# The end of "Dr" or of "Dr. J", before a full stop.
+# Abbreviations such as "Dr" and "Dr. J", whose full stop does not end a sentence.
 _ABBREVIATION = re.compile(
     r"(?:(?<![\w.])(?:dr|mr|mrs|ms|prof|st|vs|no|approx|dept|fig|e\.g|i\.e|al)"
     r"|\b(?:dr|mr|mrs|ms|prof)\.?\s+[a-z])\Z"
 )
-# A bullet, a number, a header, or the first cell of a table row, at the start of a line.
+# Start of a line with a list item (a bullet or number), a header, or a table row.
 LIST_ITEM = re.compile(r"[-*•·|]|[^\n\t]{1,40}\t\S|\(?\d{1,2}[.)]\s|[A-Z][A-Za-z/&' -]{1,48}:")
 _BREAK_IN_WORD = re.compile(r"-[ \t]*\r?\n[ \t]*(?P<rest>[a-z]{2,30})(?!\w)")
 _WORD_BEFORE_BREAK = re.compile(r"(?<![\w-])[A-Za-z]{2,30}\Z")
-FULL_LINE_RATIO = 0.7  # lines at least this long, relative to the longest, may be wrapped
+FULL_LINE_RATIO = 0.7  # minimum length of wrapped lines, relative to the longest line
 
 
 def sentence_borders(text: str) -> list[int]:
     """Return the start of every sentence except the first, as character offsets.
 
-    A sentence continues after a hard line wrap. It ends at a line break before an empty line, a
-    list item or a header, or after a line that is not full, unless the next line starts with a
+    A sentence continues after a hard line wrap. A line break ends a sentence if an empty line, a
+    list item or a header follows, or if the line is not full, unless the next line starts with a
     lower-case letter.
     """
     min_full_length = FULL_LINE_RATIO * max(map(len, text.split("\n")))
@@ -48,7 +48,7 @@ def sentence_borders(text: str) -> list[int]:
             is_abbreviation = stop == "." and next_char.islower()
             if stop == "." and not is_abbreviation:
                 last = _ABBREVIATION.search(text[max(0, end - 8) : end].lower())
-                # "No. 5", but "Fever: no."
+                # "No" is an abbreviation in "No. 5", but not in "Fever: no."
                 is_abbreviation = last is not None and (last[0] != "no" or next_char.isdigit())
             if not is_abbreviation:
                 borders.append(start)
@@ -65,7 +65,7 @@ def sentence_borders(text: str) -> list[int]:
 
 
 def broken_words(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the words that a hyphen breaks at the end of a line: start, end and the whole word."""
+    """Yield (start, end, whole word) for each word that a hyphen breaks at the end of a line."""
     last = 0
     for match in _BREAK_IN_WORD.finditer(text):
         end = match.start()
@@ -92,13 +92,13 @@ def begins_sentence(tokens: Sequence[str]) -> list[bool]:
 _BRACKETED = re.compile(r"[(\[]([^()\[\]]{2,120})[)\]]")
 _NON_SPACE = re.compile(r"\S+")
 _WORD_OR_PART = re.compile(r"\w+")  # a word, or part of a hyphenated word
-# The start of a word, but not of "SMA" in "alpha-SMA".
+# The start of a word, unless a Greek letter and a hyphen precede: not "SMA" in "alpha-SMA".
 _WORD_START = re.compile(r"(?<!\w)(?<!alpha-)(?<!beta-)(?<!gamma-)(?<![αβγδκ]-)\S")
 _IN_WORD = re.compile(r"\w")
 _NUMBER_NEXT = re.compile(r"[ -]?\d")
 # "(Lee, 2004)" and "(Spenner et al., 1995)" are not definitions.
 _CITATION = re.compile(r"\bet al\b|\b(?:19|20)\d\d[a-z]?\s*$")
-# Requires three characters before the full stop, so that "E. coli" and "St. John" do not match.
+# A sentence needs three characters before its full stop, so "E. coli" and "St. John" do not match.
 _SENTENCE_END = re.compile(r"[.!?](?:(?<=[\w)\]]{3}.)|(?<=[\w)\]]{3}\s.))\s+(?=[^\w\s]*[A-Z0-9])")
 _LONG_FORM_BORDERS = (_SENTENCE_END, BLANK_LINE, re.compile(r";\s"))
 _LATIN = str.maketrans("αβγδεκλμ", "abgdeklm")  # "TNF-α" matches "tumor necrosis factor alpha"
@@ -110,10 +110,10 @@ _BINOMIAL = re.compile(r"(?<!\w)(([A-Z])[a-z]{2,} ([a-z]{3,}))(?!\w)")
 
 
 class LongForms(dict[str, str]):
-    """The long form of each short form that a text defines, by its first definition.
+    """Maps each short form that a text defines, such as "AKI", to its first long form.
 
-    others (dict): For short forms that are defined as different things, the start of each
-        definition and its long form.
+    others (dict): For each short form with several meanings, the start and the long form of each
+        definition.
     """
 
     def __init__(self, forms: Mapping[str, str] | Iterable[tuple[str, str]] = ()) -> None:
@@ -121,33 +121,33 @@ class LongForms(dict[str, str]):
         self.others: dict[str, list[tuple[int, str]]] = {}
 
     def at(self, offset: int, short: str) -> str | None:
-        """Return what a short form means at a character offset, by the last definition before."""
+        """Return a short form's long form at an offset, as last defined before this offset."""
         if (meanings := self.others.get(short)) is None:
             return self.get(short)
         n_before = bisect_right(meanings, offset, key=itemgetter(0))
         return meanings[max(n_before - 1, 0)][1]
 
     def define(self, start: int, short: str, long: str) -> None:
-        """Add a definition. Another meaning has to be spelled by the initials of its words, because
-        numbers of samples and figures in brackets look like definitions."""
+        """Add a definition. A second meaning counts only if the short form consists of its words'
+        initials, because sample and figure numbers in brackets look like definitions."""
         first = self.setdefault(short, long)
         if short in self.others or (_is_initialism(short, long) and _differ(first, long)):
             self.others.setdefault(short, [(0, first)]).append((start, long))
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Yield all short forms with each of their long forms."""
+        """Yield (short form, long form) pairs, including all meanings of each short form."""
         yield from self.items()
         yield from ((short, long) for short, more in self.others.items() for _, long in more[1:])
 
     def __ror__(self, forms: Mapping[str, str]) -> LongForms:  # type: ignore[override]
-        """Return `forms | self`, with all definitions."""
+        """Return `forms | self` as long forms, keeping all definitions in `self`."""
         merged = LongForms({**forms, **self})
         merged.others = self.others
         return merged
 
 
 def _is_initialism(short: str, long: str) -> bool:
-    """Whether the letters of a short form are the initials of a long form, or of its only word."""
+    """Return whether a long form is one word, or its initials are the letters of a short form."""
     words = [word for word in _WORD_OR_PART.findall(long.lower()) if word not in _WITHOUT_INITIALS]
     initials = "".join(word[0] for word in words)
     return (
@@ -156,13 +156,13 @@ def _is_initialism(short: str, long: str) -> bool:
 
 
 def _differ(first: str, long: str) -> bool:
-    """Whether at most half of the words of two long forms are the same."""
+    """Return whether two long forms have at most half of their words in common."""
     words, others = (set(map(stem_of, normalize_name(text).split())) for text in (first, long))
     return 2 * len(words & others) <= max(len(words), len(others))
 
 
 def find_abbreviations(text: str) -> LongForms:
-    """Return the long forms of short forms as defined in the text."""
+    """Return the abbreviations that a text defines, such as "acute kidney injury (AKI)"."""
     long_forms = LongForms()
     for match in _BRACKETED.finditer(text):
         if found := _definition(text, match):
@@ -171,7 +171,7 @@ def find_abbreviations(text: str) -> LongForms:
 
 
 def find_short_binomials(text: str) -> dict[str, str]:
-    """Return the full names of abbreviated binomials: "Escherichia coli" by "E. coli"."""
+    """Map abbreviated binomials in a text ("E. coli") to full names ("Escherichia coli")."""
     shorts = list(_SHORT_BINOMIAL.finditer(text))
     longs: dict[tuple[str, str], str] = {}
     for match in _BINOMIAL.finditer(text) if shorts else ():
@@ -196,8 +196,8 @@ def expand_abbreviations(mention: str, long_form: Callable[[str], str | None]) -
 
 
 def find_forms(text: str, short_forms: Collection[str]) -> dict[str, list[tuple[int, int]]]:
-    """Find short forms that are whole words, or their plurals or singulars ("GIST" for "GISTs"), in
-    one pass over the text.
+    """Find short forms as whole words in a text, in the plural or singular too ("GIST" for
+    "GISTs").
 
     RETURNS (dict[str, list[tuple[int, int]]]): Character offsets of each short form, from left to
         right, without overlaps; in the order of `short_forms`.
@@ -226,8 +226,8 @@ def find_forms(text: str, short_forms: Collection[str]) -> dict[str, list[tuple[
 
 
 def _definition(text: str, match: re.Match[str]) -> tuple[int, str, str] | None:
-    """Return the definition that a bracket contains, if any: where it begins, and both forms; "long
-    (short)" rather than "short (long)"."""
+    """Return (start, short form, long form) of the definition at a bracket, or None if there is
+    none. The reading "long (short)" is preferred to "short (long)"."""
     if _CITATION.search(match[1]):
         return None
     inner, *rest = map(str.strip, re.split(r"[,;]|\bor\b", match[1], maxsplit=2))
@@ -257,7 +257,7 @@ def _definition(text: str, match: re.Match[str]) -> tuple[int, str, str] | None:
 
 
 def is_short_form(word: str) -> bool:
-    """Whether a string may be a short form, according to Schwartz and Hearst."""
+    """Return whether a string may be a short form, according to Schwartz and Hearst."""
     return (
         2 <= len(word) <= _MAX_SHORT_CHARS
         and len(word.split()) <= 2
@@ -273,7 +273,7 @@ def _long_form_start(short: str, window: str) -> int | None:
     The characters of the short form are matched from the right; the first must start a word.
     """
     folded_short, folded = (s.translate(_LATIN) for s in (short.lower(), window.lower()))
-    if len(folded) != len(window):  # some letters become two characters in lower case
+    if len(folded) != len(window):  # in lower case, some letters become two characters
         return None
     position = len(window)
     for index in range(len(short) - 1, -1, -1):

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from spacy_bioel.plugins.contextual.generative import MarkedMention, Seq2SeqModel
 
-# Converts normalised names to pieces, end piece included; None if a name cannot be generated.
+# Function from normalised names to pieces, end piece included; None: a name cannot be generated.
 ToPieces = Callable[[Sequence[str]], Iterable[Sequence[int] | None]]
 _NAMES_PER_TOKENIZATION = 1 << 14  # names tokenised at once; limits memory use
 
@@ -65,7 +65,7 @@ class NameTrie:
     nameless: int = 0  # number of concepts without any name in the trie
 
     def children(self, nodes: NDArray[Any]) -> tuple[IntArray, IntArray]:
-        """Return the children of nodes: indptr, shape (n + 1,), and nodes. Node -1 has none."""
+        """Return the children of nodes, in CSR form (indptr, children). Node -1 has no children."""
         return positions_of(self.first_child, nodes)
 
     def pieces_at(self, nodes: IntArray) -> IntArray:
@@ -77,7 +77,7 @@ class NameTrie:
         return self.first_child[nodes] == self.first_child[nodes + 1]
 
     def names_of(self, leaves: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the name rows at each leaf: indptr, shape (n + 1,), and rows."""
+        """Return the name rows at each leaf, in CSR form (indptr, rows)."""
         leaf_index = np.searchsorted(self.leaves, leaves.astype(self.leaves.dtype))
         indptr, positions = positions_of(self.name_offsets, leaf_index)
         return indptr, self.names[positions].astype(np.int64)
@@ -152,7 +152,7 @@ TRIE_COLUMNS = {
 
 
 def write_trie(kb: KnowledgeBase, to_pieces: ToPieces, *, fingerprint: str) -> NameTrie:
-    """Build the trie of all names in a knowledge base's folder, unless it already exists.
+    """Write the trie of all names to a knowledge base's folder, unless the folder has it already.
 
     kb (KnowledgeBase): A knowledge base with a folder. The names currently in the folder are used.
     fingerprint (str): Fingerprint of the word pieces.
@@ -178,8 +178,8 @@ def write_trie(kb: KnowledgeBase, to_pieces: ToPieces, *, fingerprint: str) -> N
 def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
     """Memory-map the trie built from the same word pieces, which takes milliseconds at any size.
 
-    RAISES BioelError: [B281] if there is no readable trie of the current names, [B033] missing or
-        foreign array, [B024] damaged array of up to 16 MB.
+    RAISES BioelError: [B281] if there is no readable trie of the current names, [B033] if an array
+        is missing or unknown, [B024] if an array of up to 16 MB is damaged.
     """
     for path, raw in reversed(kb.files().items()):
         if path.startswith(f"tries/{fingerprint}.") and kb_of(raw) == kb.fingerprint:
@@ -191,7 +191,7 @@ def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
     raise BioelError(ContextualErrors.B281.format(path=kb.where))
 
 
-# Maximum number of mentions in a batch, and of their padded word pieces; limits memory use.
+# Maximum number of mentions, and of padded word pieces, in a batch; both limit memory use.
 _MENTIONS_PER_SEARCH, _PIECES_PER_SEARCH = 128, 8192
 
 
@@ -199,7 +199,7 @@ class GeneratedNames(NamedTuple):
     """Names generated for mentions, sorted by mention, best first. Shape (n,) each.
 
     mention (IntArray): Number of the mention.
-    leaf (IntArray): Node of the trie.
+    leaf (IntArray): Leaf of the trie that the name ends at.
     score (FloatArray): Mean log-probability of the pieces and the end piece.
     """
 
@@ -269,7 +269,7 @@ def beam_search(
     Each step keeps the best prefixes for each mention. Ties go to the better beam, then to the
     lower piece. A completed prefix is a name and no longer takes up a beam; a mention is finished
     when it has `beams` names or no prefixes left. Probabilities are computed over all pieces, even
-    those that the trie does not allow.
+    pieces that the trie does not allow.
 
     sources (Tensor): Piece ids of mentions in their contexts, padded. Shape (n, length).
     inside (Tensor): False at padding. Shape (n, length).
@@ -330,7 +330,7 @@ class _Decoder:
         if not same_owners:
             self._cache.cross_attention_cache.reorder_cache(rows)
             self._inside = self._inside[rows]
-            # Once keys and values are in the cache, only the shape of this tensor is used.
+            # Once keys and values are in the cache, only the shape of `_encoded` is used.
             self._encoded = self._encoded[:1].expand(len(rows), -1, -1)
 
 
@@ -338,7 +338,7 @@ class _Prefixes(NamedTuple):
     """Name prefixes, grouped by mention. Shape (n,) each."""
 
     owner: IntArray  # index of the mention
-    beam: IntArray  # row of the shorter prefix that it extends
+    beam: IntArray  # row of the shorter prefix that this prefix extends
     node: IntArray  # node of the trie
     total: FloatArray  # total log-probability
 
@@ -352,7 +352,7 @@ class _Prefixes(NamedTuple):
 
 
 def _continuations(trie: NameTrie, logits: Tensor, prefixes: _Prefixes) -> _Prefixes:
-    """Extend the prefixes by one piece, in all ways that the trie allows."""
+    """Extend each prefix by one piece, in all ways that the trie allows."""
     indptr, child = trie.children(prefixes.node)
     row = np.repeat(np.arange(len(prefixes.node)), np.diff(indptr))
     positions = torch.from_numpy(row * logits.shape[1] + trie.pieces_at(child)).to(logits.device)
@@ -363,7 +363,7 @@ def _continuations(trie: NameTrie, logits: Tensor, prefixes: _Prefixes) -> _Pref
 
 
 def _best_prefixes(prefixes: _Prefixes, n_free: IntArray) -> IntArray:
-    """Return the rows of each mention's `n_free` best prefixes, best first, ties in order."""
+    """Return the rows of each mention's `n_free` best prefixes, best first; ties stay in order."""
     owner, total, max_free = prefixes.owner, prefixes.total, int(n_free.max(initial=1))
     counts = np.bincount(owner, minlength=len(n_free))
     table = np.full((len(counts), max(max_free, int(counts.max()))), -np.inf, dtype=np.float32)

@@ -34,12 +34,12 @@ from spacy_bioel.types import IntArray
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# Kinds of boundary before a piece; a higher number is a better place to cut.
+# Kinds of boundary before a word piece; the higher the number, the better the place to cut.
 INSIDE, TOKEN, SENTENCE = 0, 1, 2
 
 
 class Window(NamedTuple):
-    """Window of pieces: [start, end) is encoded, and the vectors of [first, last) are used."""
+    """Window of word pieces: [start, end) is encoded; only vectors in [first, last) are used."""
 
     start: int
     end: int
@@ -48,12 +48,12 @@ class Window(NamedTuple):
 
 
 def split_windows(borders: Sequence[int], *, size: int, overlap: int) -> list[Window]:
-    """Split pieces into windows of at most `size`; each piece's vector comes from one of them.
+    """Split pieces into windows of at most `size` pieces; a piece's vector comes from one window.
 
     A window ends at the last sentence boundary in its second half, or else at the last token
     boundary, or else when it is full. The next window starts up to `overlap` pieces earlier, so
-    that all pieces have context on both sides. Each window provides the vectors of one half of the
-    overlap: the half that is farther from its own edge.
+    that all pieces have context on both sides. Each of the two windows provides the vectors for one
+    half of the overlap: the half that is farther from the window's own edge.
 
     borders (Sequence[int]): Boundary before each piece: INSIDE, TOKEN or SENTENCE.
     size (int): Maximum number of pieces, at least 2.
@@ -72,7 +72,7 @@ def split_windows(borders: Sequence[int], *, size: int, overlap: int) -> list[Wi
 
 
 def _best_cut(borders: Sequence[int], low: int, high: int, *, latest: bool) -> int:
-    """Return the best place to cut between `low` and `high`; `latest` decides ties."""
+    """Return the best cut from `low` to `high`. The first or, with `latest`, the last tie wins."""
     positions = range(high, low - 1, -1) if latest else range(low, high + 1)
     return max(positions, key=lambda i: borders[i])
 
@@ -187,7 +187,7 @@ def _transformer_forward(
 
     def backprop_docs(d_vectors: list[Floats2d]) -> list[Doc]:
         d_flat = model.ops.flatten(d_vectors)
-        if d_flat.any():  # all zeros if no listener computed a loss on these documents
+        if d_flat.any():  # zero gradients if no listener computed a loss on these documents
             backprop(d_flat)
         return []
 
@@ -262,7 +262,7 @@ def build_with_spelling_v1(tok2vec: Tok2Vec, spelling: Tok2Vec) -> Tok2Vec:
     An uncased checkpoint does not distinguish "NO" from "no", and splits "CYP2D6" into pieces. A
     small tok2vec over word shapes, prefixes and suffixes adds this information.
 
-    tok2vec (Model): Any spaCy tok2vec, or a listener to a shared one.
+    tok2vec (Model): Any spaCy tok2vec, or a listener to a shared tok2vec.
     spelling (Model): A spaCy tok2vec over the same documents.
     RETURNS (Model): A tok2vec whose width is the sum of both widths.
     """

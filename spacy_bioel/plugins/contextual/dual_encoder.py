@@ -1,7 +1,7 @@
 """Dual encoder: compares the vector of a mention in context with the vectors of all names.
 
-One tower is a `models.name_encoder.NameEncoder`. The other, `token_networks.MentionTower`, takes
-the token vectors from a `tok2vec` pipe, which the mention detector may share.
+The name tower is a `models.name_encoder.NameEncoder`. `token_networks.MentionTower` takes the token
+vectors from a `tok2vec` pipe, which the mention detector may share.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 DualEncoder = Model[Any, Floats2d]
 TEMPERATURE = 0.05
-_CONTEXT_TOKENS = 64  # on each side of a mention that is encoded separately
+_CONTEXT_TOKENS = 64  # context on each side of a mention that is encoded separately
 
 
 def build_dual_encoder_v1(
@@ -63,9 +63,9 @@ def build_dual_encoder_v1(
         tok2vec.
     names (NameEncoder): The name encoder, such as `spacy-bioel.TransformerNames.v1` as in the
         paper, or the small `spacy-bioel.ResCNN.v1`.
-    pooling (str): "ends" or "mean" of the mention's tokens.
-    from_words (bool): Add the name encoder's vector for the mention's string to the vector of its
-        tokens. Otherwise only the tokens are used, as in the paper.
+    pooling (str): "ends": use the mention's first and last token; "mean": the mean of its tokens.
+    from_words (bool): Add the name encoder's vector for the mention's string to the vector of the
+        mention's tokens. Otherwise only the tokens are used, as in the paper.
     collective (bool): Encode a document once for all its mentions. Otherwise each mention is
         encoded separately, with 64 tokens before and after it: the paper's baseline.
     RAISES BioelError: [B175] for an unknown pooling, [B177] for a listener with
@@ -144,7 +144,7 @@ def encode_strings(generator: CandidateGenerator, strings: Sequence[str]) -> NDA
 def rescore_by_vectors(
     generator: CandidateGenerator, batch: Batch, vectors: NDArray[np.float32]
 ) -> PairScores:
-    """Score string candidates, and the concepts of the nearest names, by vector similarity.
+    """Score string candidates and the concepts with the nearest names by vector similarity.
 
     vectors (NDArray[float32]): Unit vectors of the mentions. Shape (n_mentions, dim).
     """
@@ -156,8 +156,8 @@ def rescore_by_vectors(
     owner, concept = owner[is_allowed], concept[is_allowed]
 
     def similarity(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
-        """Return a soft maximum of the similarity to each concept's names, as in the loss: if
-        several concepts share a name, their other names decide."""
+        """Return the soft maximum, as in the loss, of a mention's similarities to a concept's
+        names. If several concepts share a name, their other names decide."""
         indptr, rows = kb.names_of_all(concept)
         pair = np.repeat(np.arange(len(concept)), np.diff(indptr))
         weight = np.empty(len(rows))
@@ -174,7 +174,7 @@ def rescore_by_vectors(
 class CandidateSampler:
     """Samples the names that mentions are compared with in training; reproducible with a seed.
 
-    Half of the names are random, and half are the nearest names of wrong concepts found by the last
+    Half of the names are random. The other half are the nearest names of wrong concepts in the last
     mining, as in Bhowmik, Stratos and de Melo (2021), who use one name per concept.
 
     n_candidates (int): Size of each half for each mention. All mentions in an update share the
@@ -222,9 +222,9 @@ def _mention_keys(strings: Sequence[str], concepts: IntArray) -> list[tuple[str,
 
 
 class DualEncoderTraining(NameTraining):
-    """Trains both towers: names as in `NameTraining`, and mentions to be close to correct names."""
+    """Trains the name tower as in `NameTraining`, and mention vectors to be near correct names."""
 
-    with_all_mentions = False  # also those with no id or several ids, whose id is ""
+    with_all_mentions = False  # whether to encode mentions with no id or several ids, too
 
     def __init__(
         self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
@@ -261,7 +261,7 @@ class DualEncoderTraining(NameTraining):
         if names:
             name_loss, d_names = self.loss_of_names(vectors[: len(names)], name_concepts)
             d_vectors[: len(names)] += d_names
-        # Needed even without mentions: the `tok2vec` pipe waits for the gradient of its vectors.
+        # Run even without mentions: the `tok2vec` pipe waits for the gradient of its vectors.
         encoded = self.encode_gold(examples, gold, vectors[string_rows])
         mentions, backprop_mentions, other_loss = encoded
         indptr, owners, _ = self.kb.concepts_of_names(rows)
@@ -281,9 +281,9 @@ class DualEncoderTraining(NameTraining):
     ) -> tuple[Any, Callable[[Any], Any], float]:
         """Encode the gold mentions for an update.
 
-        string_vectors: Vectors of their strings. Shape (n_mentions, dim).
-        RETURNS (tuple): Vectors of the mentions, (n_mentions, dim); a callback from their gradient
-            to the gradient of `string_vectors`; and the loss of all other tasks on these examples.
+        string_vectors: Vectors of the mentions' strings. Shape (n_mentions, dim).
+        RETURNS (tuple): Vectors of the mentions, (n_mentions, dim); a callback that takes their
+            gradient and returns the gradient of `string_vectors`; and the loss of all other tasks.
         """
         inputs = (gold.docs, token_ranges(gold), string_vectors)
         return *self.model.begin_update(inputs), 0.0
@@ -305,6 +305,6 @@ class DualEncoderRescorer(TokenVectorRescorer):
         )
 
     def score(self, generator: CandidateGenerator, batch: Batch) -> PairScores:
-        """Score the string candidates, and the concepts of the nearest names."""
+        """Score the string candidates and the concepts with the nearest names in context."""
         vectors = encode_mentions(self.model, generator, batch)
         return rescore_by_vectors(generator, batch, vectors)

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from spacy_bioel.plugins.contextual.constrained_decoding import NameTrie
 
 _PAD, _END = "[PAD]", "[SEP]"
-# Maximum input length of a new network, and maximum name length for a network that sets no limit.
+# Maximum input length of a new network; maximum name length for a network without a limit.
 _MAX_POSITIONS, _MAX_NAME_PIECES = 256, 256
 MARKERS = ("[START]", "[END]")  # special pieces before and after a mention
 
@@ -70,20 +70,20 @@ class MarkedMention(NamedTuple):
     right: str
 
 
-# Takes mentions and one name for each mention, and computes the loss of each name.
+# Model that takes mentions and one name for each mention, and computes the loss of each name.
 Seq2SeqModel = Model[tuple[Sequence[MarkedMention], Sequence[str]], Floats1d]
 
 
 @dataclass(frozen=True)
 class MarkedPieces:
-    """Converts mentions to pieces as left [START] mention [END] right, and also prompts and names.
+    """Converts mentions in context (left [START] mention [END] right), prompts and names to pieces.
 
     A mention that does not fit is truncated at the end; `fit_context` cuts the context.
 
     tokenizer (Tokenizer): Includes the MARKERS pieces, and does not pad or truncate.
     prefix, suffix (list[int]): Ids of the special pieces before and after a text.
     start, end (int): First piece of the decoder's sequence, and the piece after a name.
-    max_pieces (int): Maximum length of a source, special pieces and markers included.
+    max_pieces (int): Maximum length of the encoder's input, special pieces and markers included.
     longest_name (int): Maximum length of a name in pieces.
     prompt (bool): Begin the decoder's sequence with the mention and "is".
     """
@@ -231,7 +231,7 @@ def build_generative_linker_v1(names: NameEncoder, generator: Seq2SeqModel) -> M
 
 
 def _make_seq2seq(model: Seq2SeqModel, source: EncoderSource) -> None:
-    """Load the checkpoint, or create a small network."""
+    """Load the checkpoint in `path`, or create a small network if there is no path."""
     if model.attrs["path"] is None:
         size = model.attrs["vocabulary"]
         tokenizer = new_vocabulary(source.names, source.read_texts(), size=size)
@@ -322,8 +322,8 @@ def _set_seq2seq(
 _SEQ2SEQ_KIND = checkpoint_kind(_make_seq2seq, _set_seq2seq, is_seq2seq=True)
 
 
-# Lowest score (mean log-probability of a name), also for names that were not generated. All
-# scores are divided by it.
+# Lowest score (mean log-probability of a name), which concepts without a generated name get; and
+# the temperature that all scores are divided by.
 _MIN_SCORE, _SCORE_TEMPERATURE = -4.0, 0.25
 
 
@@ -346,17 +346,17 @@ def mark_mentions(
 
 
 class GenerativeTraining(NameTraining):
-    """Trains an encoder-decoder to generate the name most similar to a mention among its concept's
-    names.
+    """Trains an encoder-decoder to generate, for a mention, its concept's most similar name.
 
     The name encoder is not trained. Each update uses `training.mentions` mentions, and
     `training.synonyms` knowledge base names that replace a mention in its context. For half of
-    these names, the target is the name itself, and for the others any name of the same concept.
-    Without these names, the model would forget concepts that the training documents do not mention.
+    these names, the target is the name itself; for the other half, it is any name of the same
+    concept. Without these names, the model would forget concepts that the training documents do not
+    mention.
     """
 
     def draw_names(self, marked: Sequence[MarkedMention]) -> tuple[list[MarkedMention], list[str]]:
-        """Replace mentions in context with names from the pool, and draw a target for each name."""
+        """Draw names from the pool to replace mentions in context, and a target for each name."""
         n = self.settings.synonyms
         rows = self._random.choice(self.pool.rows, n)
         indptr, concepts, _ = self.kb.concepts_of_names(rows)
@@ -406,7 +406,7 @@ class GenerativeRescorer(WordPieceRescorer):
         return self.contextual_layer.attrs["pieces"]
 
     def trie(self, generator: CandidateGenerator) -> NameTrie:
-        """Return the trie of the training pool or of all names, newly built or from the KB folder.
+        """Return the trie of the names in the pool (in training) or in the knowledge base.
 
         RAISES BioelError: The same errors as `open_trie`.
         """
@@ -436,9 +436,9 @@ class GenerativeRescorer(WordPieceRescorer):
             warnings.warn(ContextualWarnings.W281.format(path=kb.where, **counts), stacklevel=2)
 
     def score(self, generator: CandidateGenerator, batch: Batch) -> PairScores:
-        """Score the string candidates, and the concepts of the generated names.
+        """Score the string candidates and the concepts of the generated names.
 
-        If several concepts share a generated name, all are proposed and their string scores decide.
+        If several concepts share a generated name, all are proposed, and string scores decide.
         """
         kb = generator.kb
         owner, generated, score = self.generate(generator, batch)
@@ -460,7 +460,7 @@ class GenerativeRescorer(WordPieceRescorer):
     def generate(
         self, generator: CandidateGenerator, batch: Batch
     ) -> tuple[IntArray, IntArray, NDArray[np.float64]]:
-        """Generate names for mentions, and return those names' concepts that the labels allow.
+        """Generate names for mentions, and return the names' concepts that the labels allow.
 
         Warns [W280] about truncated mentions.
         RETURNS (tuple): Number of the mention, concept row, and score: the logarithm of the sum of

@@ -1,4 +1,4 @@
-"""Multi-task linker: finds, types and links mentions, based on the token vectors of a tok2vec.
+"""Multi-task linker: finds, types and links mentions with the token vectors of one tok2vec.
 
 See `contextual.token_networks` for the network and the paper.
 """
@@ -64,8 +64,8 @@ _NIL_TARGET, _UNKNOWN_TARGET = 0, -100
 
 @dataclass(frozen=True)
 class Inventory:
-    """Labels and concepts that a model can predict, taken from the mentions in its training corpus;
-    for each concept, also the index of its mentions' most frequent label."""
+    """Labels (`types`) and concepts (`classes`) that a model can predict, as in its training
+    corpus. `type_of` is the index of the most frequent label of each concept's mentions."""
 
     types: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
@@ -73,8 +73,8 @@ class Inventory:
 
 
 class MultitaskTargets(NamedTuple):
-    """Targets for a batch, additional random classes, and the task to train (see
-    `token_networks.Multitask`)."""
+    """Targets for a batch, with random additional classes (`others`) and the task to train. See
+    `token_networks.Multitask`."""
 
     mentions: IntArray
     tags: IntArray
@@ -114,16 +114,16 @@ def build_hierarchical_linker_v1(
         the mean of a mention's tokens ("PE").
     vocabulary (str): "closed": link only to concepts of the training mentions, as published;
         "open": compare the mention with all names of the knowledge base, and link to the nearest.
-    hidden, layers (int): Size of each direction, and depth, of each task's LSTM. Its input
-        includes the output of the task below. `hidden = 0`: all tasks use the token vectors.
+    hidden, layers (int): Size of each direction, and number of layers, of each task's LSTM, whose
+        input includes the output of the task below. `hidden = 0`: tasks use the token vectors.
     one_task (bool): Train one random task in each update, and the token vectors by linking only.
         Otherwise train all tasks in each update, with the sum of their losses.
     nil_weight (float): Weight of tokens outside mentions, and of mentions without a concept.
     random, hard (int): Number of wrong classes that the loss includes in addition to the classes
         in the batch: random classes for the batch, and the classes with the highest score for each
-        token or mention. As published: 0.
+        token or mention. Both are 0 in the paper.
     gazetteer (bool): Add features to the token vectors where knowledge base names occur.
-    max_width (int): Maximum length of such a name in tokens.
+    max_width (int): Maximum length of a name in the gazetteer, in tokens.
     dropout (float): Dropout on the input of each level in training.
     RAISES BioelError: [B300] if settings are incompatible.
     """
@@ -158,14 +158,14 @@ def build_hierarchical_linker_v1(
         one_task=one_task,
         random=random,
         uses_gazetteer=gazetteer,
-        # These are set together with the network.
+        # The next two attributes are set together with the network.
         gazetteer=Gazetteer(),
         inventory=Inventory(),
     )
 
 
 def sentence_lengths(docs: Sequence[Doc]) -> IntArray:
-    """Return the number of tokens in each sentence. As published, LSTMs read single sentences."""
+    """Return the number of tokens in each sentence. LSTMs read single sentences, as published."""
     is_first = [b for doc in docs for b in begins_sentence([token.text for token in doc])]
     return np.diff(np.append(np.flatnonzero(is_first), len(is_first)))
 
@@ -185,8 +185,8 @@ def compute_from_states(
 def _multitask_forward(
     model: Model, inputs: tuple[MentionBatch, MultitaskTargets, Floats2d], is_train: bool
 ) -> tuple[tuple[Floats2d, float], Callable[[Floats2d], FloatsXd]]:
-    """Compute mention vectors and the loss from a batch, its targets and the string vectors. The
-    callback takes the gradient of the mention vectors, and returns that of the string vectors."""
+    """Compute mention vectors and the loss for a batch. The callback takes the gradient of the
+    mention vectors, and returns the gradient of the vectors of the mentions' strings."""
     batch, targets, strings = inputs
     more_inputs = (sentence_lengths(batch.docs), batch.spans, batch.words, strings, *targets)
     (vectors, loss), backprop = forward_over_tokens(model, batch.docs, more_inputs, is_train)
@@ -205,7 +205,7 @@ def _mention_labels(
     model: Model[Any, Any], states: dict[str, Any], spans: IntArray, classes: IntArray | None
 ) -> list[str]:
     """Return a label for each mention: the predicted type or, without a type task, the most
-    frequent label of its class. If `classes` is None, the most probable class is used."""
+    frequent label of the mention's class, by default its most probable class."""
     inventory: Inventory = model.attrs["inventory"]
     if "types" in states:
         types = compute_from_states(model, "type_logits", states, spans)[:, 1:].argmax(axis=1)
@@ -220,7 +220,7 @@ def _mention_labels(
 
 
 def encode_documents(model: Model[Any, Any], docs: Sequence[Doc]) -> dict[str, Any]:
-    """Return the token vectors for each task: torch tensors, shape (n_tokens, size) each.
+    """Return the token vectors for each task, as torch tensors of shape (n_tokens, size).
 
     RAISES BioelError: [B174] if the `tok2vec` pipe did not run on the documents.
     """
@@ -244,7 +244,7 @@ def _match_names(model: Model[Any, Any], docs: Sequence[Doc]) -> MentionBatch:
 
 
 def _class_runs(classes: IntArray, lengths: IntArray) -> tuple[IntArray, IntArray]:
-    """Return runs of tokens with the same class other than NIL, (n, 2), and the classes, (n,)."""
+    """Return runs of tokens with the same class, (n, 2), and the classes, (n,), without NIL."""
     is_first = np.diff(classes, prepend=-1) != 0
     is_first[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
     start = np.flatnonzero(is_first)
@@ -263,8 +263,8 @@ class MultitaskTraining(dual_encoder.DualEncoderTraining):
     def update(self, examples: Sequence[Example]) -> float | None:
         if not any(len(example.predicted) for example in examples):
             return None
-        # The paper draws each task in proportion to its number of examples. Here, all tasks are
-        # trained on the same documents.
+        # The paper draws each task in proportion to its number of examples. Here, all tasks have
+        # the same documents, so they are equally likely.
         tasks = self.model.attrs["settings"]["tasks"]
         self._task = str(self._random.choice(tasks)) if self.model.attrs["one_task"] else None
         if self.model.attrs["vocabulary"] == "open" and self._task in (None, "links"):
@@ -419,7 +419,7 @@ class MultitaskRescorer(TokenVectorRescorer):
         return Batch.of(docs, spans, settings, states=states)
 
     def score(self, generator: CandidateGenerator, batch: Batch) -> PairScores:
-        """Score the string candidates, and the concepts that the model proposes."""
+        """Score the string candidates and the concepts that the model proposes."""
         model, kb = self.model, generator.kb
         states = batch.states or encode_documents(model, batch.docs)
         spans = token_ranges(batch)

@@ -28,9 +28,9 @@ from spacy_bioel.parallel import in_halves
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# Word pieces per batch, padding included; limits memory use. For seq2seq: only in training.
+# Maximum number of word pieces in a batch, with padding; for `Seq2Seq`, only used in training.
 _PIECES_PER_BATCH, _SEQ2SEQ_PIECES_PER_BATCH = 4096, 8192
-# Word pieces per batch of document windows. A CPU is fastest with batches that fit into its caches,
+# Word pieces in a batch of document windows. A CPU is fastest with batches that fit in its caches,
 # so all windows except short ones are encoded one by one, without padding.
 _WINDOW_PIECES_PER_BATCH = {"cpu": 512, "cuda": 16384}
 
@@ -88,13 +88,13 @@ def compute_in_batches(compute: Callable[[Tensor], Tensor], batches: Iterable[Te
 
 
 def padded_positions(lengths: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a padded table with the piece positions of each row in a batch, and the attention
-    mask.
+    """Return a padded table of the piece positions of each row in a batch, and its attention mask.
 
-    Rows are padded with their first piece; the mask hides it, so any piece would do.
+    Rows are padded with the position of their first piece. Any piece would do, because the mask
+    hides the padding.
 
-    lengths (Tensor): Number of pieces of all rows, which are concatenated. Shape (n,).
-    batch (Tensor): Numbers of the rows. Shape (n_batch,).
+    lengths (Tensor): Number of pieces of each row; rows are concatenated. Shape (n,).
+    batch (Tensor): Numbers of the rows in the batch. Shape (n_batch,).
     RETURNS (tuple): Positions, and False at padding. Shape (n_batch, longest) each.
     """
     starts = torch.cumsum(lengths, dim=0) - lengths
@@ -220,12 +220,12 @@ class CrossEncoder(Pretrained):
 
 
 def ranking_loss(logits: Tensor, groups: Tensor, right: Tensor) -> Tensor:
-    """Return the negative log of the total probability of each mention's correct candidates.
+    """Return the negative log of the total probability of a mention's correct candidates.
 
     Probabilities are a softmax over a mention's candidates, so with one correct candidate the loss
-    is cross-entropy. It is averaged over the mentions that have a correct candidate. Wu et al.
-    (2020), https://aclanthology.org/2020.emnlp-main.519; several correct candidates are handled as
-    in `models.networks.marginal_loss`.
+    is cross-entropy. The loss is averaged over the mentions that have a correct candidate. Wu et
+    al. (2020), https://aclanthology.org/2020.emnlp-main.519; several correct candidates are handled
+    as in `models.networks.marginal_loss`.
 
     logits (Tensor): Logits of (mention, candidate) pairs. Shape (n_pairs,).
     groups (Tensor): Mention index of each pair, in any order. Shape (n_pairs,).
@@ -249,7 +249,7 @@ class Seq2Seq(Pretrained):
     ) -> None:
         super().__init__(backbone, **settings)
         self.smoothing = smoothing
-        # A tensor that is shared under several names is saved once.
+        # Save a tensor that is shared under several names only once.
         self.register_state_dict_post_hook(_without_ties)
         self.register_load_state_dict_pre_hook(_with_ties)  # type: ignore[no-untyped-call]
 
@@ -266,7 +266,7 @@ class Seq2Seq(Pretrained):
         sources (Tensor): Piece ids of mentions in their contexts, concatenated. Shape (n_pieces,).
         targets (Tensor): First piece of the decoder, prompt, name and end piece of each mention,
             concatenated. Shape (n_pieces,).
-        source_lengths, target_lengths (Tensor): Number of pieces of each. Shape (n_mentions,).
+        source_lengths, target_lengths (Tensor): Pieces in each source, target. Shape (n_mentions,).
         prompt_lengths (Tensor): Number of pieces of the prompt with the first piece; at least 1.
             Shape (n_mentions,).
         RETURNS (Tensor): Shape (n_mentions,).
@@ -278,7 +278,7 @@ class Seq2Seq(Pretrained):
             ids = targets[target]
             positions = torch.arange(ids.shape[1] - 1, device=ids.device)
             counts = inside_target[:, 1:] & (positions >= prompt_lengths[batch, None] - 1)
-            # Logits are computed only where they count: prompts would take a third of the time.
+            # Compute logits only where they count: prompts would take a third of the time.
             head = self.backbone.get_output_embeddings()
             with head.register_forward_pre_hook(lambda _, inputs: (inputs[0][counts],)):
                 logits = self.backbone(

@@ -57,7 +57,7 @@ class RerankerPair(NamedTuple):
 
 PairScorer = Model[Sequence[RerankerPair], Floats1d]
 
-# Word pieces that mark the mention; pretraining did not use them. Not all checkpoints have them.
+# Word pieces that mark the mention. Pretraining does not use them, and some checkpoints lack them.
 _UNUSED_PIECES = ("[unused1]", "[unused2]")
 _PAIRS_PER_BATCH = 1024  # pairs tokenised at once; limits memory use
 
@@ -219,7 +219,7 @@ def make_pairs(
 
 
 class RerankerTraining(NameTraining):
-    """Trains a cross-encoder to score the correct candidate above the other candidates of a string.
+    """Trains a cross-encoder to score the right candidate above a string's other candidates.
 
     Each update uses `training.mentions` mentions with `training.candidates` candidates each,
     because training on all pairs would take hours. The name encoder is not trained.
@@ -269,11 +269,11 @@ class RerankerRescorer(WordPieceRescorer):
     prefix = "pairs."
 
     def score(self, generator: CandidateGenerator, batch: Batch) -> PairScores:
-        """Score only the string candidates."""
+        """Score the string candidates in context; no other concepts are proposed."""
         kb, spans = generator.kb, batch.spans
 
         def logit(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
-            context = self.contextual_layer.attrs["max_pieces"]  # a token has at least one piece
+            context = self.contextual_layer.attrs["max_pieces"]  # tokens have at least one piece
             pairs = make_pairs(kb, spans, mention, concept, context=context)
             return score_pairs(self.contextual_layer, pairs)
 

@@ -61,8 +61,8 @@ class TokenVectorRescorer(Rescorer):
     """Rescorer with a network over the token vectors from the "tok2vec" layer.
 
     file (str): Name of the weights file.
-    stored (Mapping): Model attributes that the network depends on. Each has a file name, a function
-        that converts it to bytes, and a function that restores it from them.
+    stored (Mapping): Model attributes that the network depends on, each with a file name, a
+        function that converts the attribute to bytes, and a function that reads it from bytes.
     """
 
     features = CONTEXTUAL_FEATURES
@@ -105,7 +105,7 @@ class WordPieceRescorer(Rescorer):
     """Rescorer with a layer over word pieces, created by a `NetworkKind`.
 
     layer_name (str): Name of the layer in the linker's model.
-    prefix (str): Prefix of its file names.
+    prefix (str): Prefix of the layer's file names.
     """
 
     features = CONTEXTUAL_FEATURES
@@ -140,10 +140,10 @@ def contextual_model(
     forward: Callable | None = None,
     **attrs: object,
 ) -> Model:
-    """Create the model for a contextual linker. Its rescorer adds the network later.
+    """Create the model for a contextual linker; the rescorer adds the network later.
 
     layers (dict): Layers by name; "names" is the name encoder.
-    forward (Callable | None): None: run the layer of a `WordPieceRescorer`.
+    forward (Callable | None): Forward pass; None: run the layer of a `WordPieceRescorer`.
     """
     return Model(
         name,
@@ -165,8 +165,8 @@ def forward_over_tokens(
 ) -> tuple[Any, Callable[[Any], list[FloatsXd]]]:
     """Run the "network" layer on token vectors from the "tok2vec" layer and additional inputs.
 
-    RETURNS (tuple): The output, and a callback from the gradient of the output to the gradients of
-        the additional float inputs.
+    RETURNS (tuple): The output, and a callback that takes the output's gradient and returns the
+        gradients of the additional float inputs.
     """
     tokens, backprop_tokens = read_tokens(model.get_ref("tok2vec"), docs, is_train)
     output, backprop = model.get_ref("network")((tokens, *more_inputs), is_train)
@@ -216,7 +216,7 @@ def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray)
 
 @cache
 def default_rescoring() -> Fusion:
-    """Return the weights used until `fit_fusion` has fitted others: they add up both log-odds."""
+    """Return the default rescoring weights, which add the string's and the model's log-odds."""
     n = len(CONTEXTUAL_FEATURES)
     no_hidden, min_log = np.zeros(0), float(np.log(_MIN_PROBABILITY))
     direct = np.array([1.0, min_log, 0.0, 0.5, 0.0])
@@ -229,10 +229,10 @@ class PairScores:
 
     kb (KnowledgeBase): Contains the concepts.
     string_candidates (Sequence): Candidates for the string of each mention.
-    mention, concept (IntArray): Mention index, concept row. Shape (n,).
+    mention, concept (IntArray): Mention index and concept row of each pair. Shape (n,).
     features (NDArray[float32]): Shape (n, len(CONTEXTUAL_FEATURES)).
     evidence (str): Name of the contextual model's evidence.
-    has_evidence (NDArray[bool]): Pairs that have this evidence. Shape (n,).
+    has_evidence (NDArray[bool]): Whether each pair has this evidence. Shape (n,).
     """
 
     kb: KnowledgeBase
@@ -275,7 +275,7 @@ def rescore_pairs(
     evidence: str = "contextual",
     evidence_for_all: bool = True,
 ) -> PairScores:
-    """Score the mentions' string candidates, and additional pairs, with a contextual model.
+    """Score the mentions' string candidates and additional pairs with a contextual model.
 
     score (Callable): Takes mention indices and concept rows, shape (n,) each, and returns the
         scores of these pairs, shape (n,).

@@ -26,11 +26,11 @@ from spacy_bioel.models.networks import TokenReader, negative_log_likelihood
 
 
 class MentionTower(nn.Module):
-    """Linear layer over the first and the last, or the mean, of a mention's token vectors.
+    """Linear layer over the first and last, or the mean, of a mention's token vectors.
 
     width (int): Size of the token vectors.
     dim (int): Size of the name vectors.
-    pooling (str): "ends": the first and the last token, concatenated; "mean": the mean of all.
+    pooling (str): "ends": the first and last token, concatenated; "mean": the mean of all tokens.
     from_words (bool): Add the output to the vector of the mention's string. The layer is
         initialised to zero, so that an untrained tower is equivalent to the dense search.
     """
@@ -65,7 +65,7 @@ class MentionTower(nn.Module):
 def collective_loss(
     mentions: Tensor, names: Tensor, right: Tensor, *, temperature: float
 ) -> Tensor:
-    """Return the negative log of the total probability of each mention's correct candidates.
+    """Return the negative log of the total probability of a mention's correct candidates.
 
     Probabilities are computed over all candidates in the batch, random and mined. The loss is
     averaged over the mentions that have a correct candidate. Bhowmik, Stratos and de Melo (2021),
@@ -78,12 +78,12 @@ def collective_loss(
     return negative_log_likelihood(mentions @ F.normalize(names, dim=1).T / temperature, right)
 
 
-# From the lowest level to the highest.
+# Names of the tasks, from the lowest level of the network to the highest.
 MENTION_TASK, TYPE_TASK, LINK_TASK = "mentions", "types", "links"
-N_TAGS, OUTSIDE = 5, 0  # same numbering as in `mentions.model`
+N_TAGS, OUTSIDE = 5, 0  # number of BILOU tags, and the tag O, as in `mentions.model`.
 # Class and type of a token outside mentions, and class of a mention without a concept.
 NIL_CLASS = 0
-UNKNOWN_CLASS = -100  # target that the losses ignore
+UNKNOWN_CLASS = -100  # class or type that the losses ignore
 _OUTSIDE_BIAS = 3.0
 _LOGITS_PER_CHUNK = 1 << 22  # limits memory use in the search for hard classes
 
@@ -186,8 +186,8 @@ class Multitask(TokenReader):
         inputs = token_vectors
         for task, lstm in self.levels.items():
             assert isinstance(lstm, nn.LSTM)
-            # Normalised to the variance of token vectors: a new LSTM has small states and each
-            # class occurs in few batches, so without this, per-token models still predicted no
+            # Normalise states to the variance of token vectors: a new LSTM has small states, and
+            # each class occurs in few batches. Otherwise, per-token models still predicted no
             # mentions after 200 updates (BC5CDR, seed 0).
             normed = F.layer_norm(run_lstm(lstm, inputs, lengths), (self.size,))
             states[task] = self.dropout(normed)
@@ -231,7 +231,7 @@ class Multitask(TokenReader):
         states = self.states(tokens, lengths, spans, words, last=task)
         trained = [name for name in self.tasks if task in (None, name)]
 
-        def units(name: str) -> Tensor:  # what types and classes are predicted from
+        def units(name: str) -> Tensor:  # vectors that types and classes are predicted from
             return states[name] if self.per_token else mean_of_spans(states[name], mentions)
 
         losses = []
@@ -249,7 +249,7 @@ class Multitask(TokenReader):
                 vectors = self.mention_vectors(states, mentions, strings)
         return vectors, torch.stack(losses).sum()
 
-    # Inference, from the results of `states`. spans (Tensor): See `mentions` in `forward`.
+    # The next methods predict from the result of `states`; `spans` are the `mentions` of `forward`.
 
     def tag_logits(self, states: dict[str, Tensor]) -> Tensor:
         """Return the BILOU tag logits for each token. Shape (n_tokens, 5)."""
@@ -262,7 +262,7 @@ class Multitask(TokenReader):
         return self.types(mean_of_spans(states[TYPE_TASK], spans))
 
     def class_logits(self, states: dict[str, Tensor], spans: Tensor | None = None) -> Tensor:
-        """Return the class logits, NIL first, for each mention or, without spans, for each token.
+        """Return class logits, NIL first, for each mention or, without spans, for each token.
         The layer is linear, so a mention has the mean logits of its tokens. Shape (n, n_classes).
         """
         tokens = states[LINK_TASK]
@@ -296,7 +296,7 @@ class Multitask(TokenReader):
 
     @torch.no_grad()
     def _hard_classes(self, units: Tensor, target: Tensor) -> Tensor:
-        """Return all classes whose logits are among the highest for at least one of the vectors."""
+        """Return the classes whose logits are among the highest for at least one vector."""
         if not self.hard:
             return target[:0]
         units = units[target != NIL_CLASS].detach()
@@ -346,7 +346,7 @@ def restricted_softmax_loss(
     classes (Callable): Returns the vectors of classes, such as an embedding: (m,) to (m, dim).
     bias (Tensor): Bias of all classes. Shape (n_classes,).
     target, weight (Tensor): Class and weight of each vector. Shape (n,).
-    others (Tensor): Additional classes; those that are also in `target` change nothing. Shape (m,).
+    others (Tensor): Additional classes; classes also in `target` change nothing. Shape (m,).
     """
     present, index = torch.unique(torch.cat([target, others]), return_inverse=True)
     logits = states @ classes(present).T + bias[present]

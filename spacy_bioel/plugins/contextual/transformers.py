@@ -32,7 +32,7 @@ CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json
 _OLD_VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 _FILES = (CONFIG, WEIGHTS, TOKENIZER, "tokenizer_config.json", "special_tokens_map.json")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+|[\w.-]+")
-# Sets the tokenizer and backbone of a model. The folder is None if a saved model is being loaded.
+# Function that sets a model's tokenizer and backbone; folder: None if a saved model is loaded.
 SetBackbone = Callable[[Model, Tokenizer, "PreTrainedModel", Path | None], None]
 # Configuration keys for the dropout of attention weights.
 _ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
@@ -55,12 +55,12 @@ def read_checkpoint(
     """Load a checkpoint from a folder or the hub.
 
     max_pieces (int): Longest input in word pieces, special ones included.
-    is_seq2seq (bool): Load an encoder-decoder with its head over word pieces; else an encoder.
+    is_seq2seq (bool): Load an encoder-decoder with its head over word pieces, not an encoder.
     RETURNS (tuple[Path, PreTrainedModel, Tokenizer]): Folder, backbone without its pooler, and
         tokenizer.
     RAISES BioelError: [B150] without transformers, [B152] if no checkpoint is found, [B153] if a
-        file is missing, such as a fast tokenizer, [B154] if its parts do not fit together, [B280]
-        if it is not an encoder-decoder.
+        file is missing, such as a fast tokenizer, [B154] if parts of the checkpoint do not fit
+        together, [B280] if `is_seq2seq` and the checkpoint is not an encoder-decoder.
     """
     require_transformers()
     folder = _checkpoint_folder(path)
@@ -108,13 +108,13 @@ def pieces_of(tokenizer: Tokenizer, texts: Iterable[str], before: str = "") -> d
 
 
 def fit_context(left: list[int], marked: list[int], right: list[int], room: int) -> list[int]:
-    """Return a marked mention with as many pieces of its context as fit into `room`."""
+    """Add as many pieces of context to a marked mention as fit into `room` pieces in total."""
     n_left, n_right = split_room(room - len(marked), len(left), len(right))
     return [*left[len(left) - n_left :], *marked, *right[:n_right]]
 
 
 def split_room(room: int, first: int, second: int) -> tuple[int, int]:
-    """Split `room` between two lengths: half each, plus what the other length does not need."""
+    """Split `room` between two lengths: half for each, plus what the other length does not need."""
     kept = min(first, max(room // 2, room - second))
     return kept, min(second, room - kept)
 
@@ -244,7 +244,7 @@ def checkpoint_kind(
     """Create the `NetworkKind` of models built on a backbone, whose configuration is saved as well.
 
     add (Callable): Adds the word pieces and the network to the model.
-    is_seq2seq (bool): Whether the backbone is an encoder-decoder; else an encoder.
+    is_seq2seq (bool): Whether the backbone is an encoder-decoder rather than an encoder.
     """
     return NetworkKind(make, CONFIG, _config_to_bytes, partial(_rebuild_backbone, add, is_seq2seq))
 
@@ -263,7 +263,7 @@ def _rebuild_backbone(
     if n_embeddings < n:
         raise misfit(None, f"{n} word pieces", f"at most its {n_embeddings} embeddings")
     add(model, tokenizer, backbone, None)
-    # Keep the text unchanged: it is part of a fingerprint, and transformers may add settings.
+    # Keep the config text unchanged: a fingerprint includes it, and transformers may add settings.
     model.attrs["config"] = config
 
 
@@ -273,7 +273,7 @@ def build_transformer_names_v1(
     """Registered as `spacy-bioel.TransformerNames.v1`; see `contextual.networks` for the paper.
 
     path (str | None): Folder of a Hugging Face checkpoint with safetensors weights, or its id on
-        the hub. None: the `embeddings` argument of `initialize`, which loads the checkpoint.
+        the hub; None: the `embeddings` argument of `initialize`. `initialize` loads the checkpoint.
     pooling (str): "cls" or "mean".
     max_tokens (int): Maximum number of word pieces in a name, special ones included.
     RETURNS (Model[Sequence[str], Floats2d]): An encoder without its network, which `add_encoder`
@@ -283,7 +283,7 @@ def build_transformer_names_v1(
     if pooling not in ("cls", "mean"):
         raise BioelError(ContextualErrors.B155.format(pooling=pooling))
     settings = {"path": path, "pooling": pooling}
-    # A large batch, because the network groups the names in a batch by length.
+    # Use a large batch, because the network groups the names in a batch by length.
     sizes: dict[str, Any] = {"max_tokens": max_tokens, "batch_size": 2048}
     kind = _NAME_TRANSFORMER_KIND
     return pieces_model("name_transformer", kind, settings, extra="transformers", **sizes)
