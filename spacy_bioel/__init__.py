@@ -34,8 +34,8 @@ def load(
     Cellosaurus. The first document takes 20 to 60 seconds longer, once, because the bundled
     knowledge bases are built in the user's cache folder.
 
-    model (str | Path): "starter"; or a pipeline's folder or package name; or a knowledge base
-        folder, to find and link the names it contains.
+    model (str | Path): "starter", the folder or package name of a pipeline, or a knowledge base
+        folder; the names in the knowledge base are then found and linked.
     disable, exclude (str | Iterable[str]): Pipes to disable or to leave out, as in `spacy.load`,
         such as "bioel_linker".
     config (Mapping | None): Settings to override in the pipeline, nested or with dotted names:
@@ -57,8 +57,8 @@ def load(
     return nlp
 
 
-# Functions imported on first access, so that importing the package stays fast. Plugins register
-# more of them.
+# Functions that are imported on first access, so that importing the package is fast. Plugins
+# register further functions.
 _LAZY_MODULES = {
     "explain": "report",
     "links_frame": "export.html",

@@ -1,7 +1,7 @@
-"""A batch of mentions on its way to their links, as columns: one row for each mention.
+"""A batch of mentions and their links as a table, with one row for each mention.
 
-`linking.find` fills the first columns (spans, and queries: the strings to look up), `linking.link`
-the others (candidates, links). Rules and contextual models read columns and return new ones.
+`linking.find` fills the columns `spans` and `queries` (the strings to look up), and `linking.link`
+`candidates` and `links`. Rules and contextual models read columns and return new columns.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from spacy_bioel.text.normalize import normalize_name, normalize_names, subscrip
 from spacy_bioel.text.sentences import expand_abbreviations
 from spacy_bioel.types import Candidate, Link
 
-LabelledString = tuple[str, str]  # a normalised string and the label of its mention, if it matters
-AS_NAME = "\0"  # in place of a label: a name that the dictionary found, which needs no search
-Ranked = Mapping[LabelledString, tuple[Candidate, ...]]  # best first
+LabelledString = tuple[str, str]  # a normalised string, and the label of its mention or ""
+AS_NAME = "\0"  # used as the label of a name that the dictionary found, which needs no search
+Ranked = Mapping[LabelledString, tuple[Candidate, ...]]  # the candidates, best first
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class Query:
     """The normalised strings to look up for a mention.
 
     whole (str): The mention, with abbreviations expanded.
-    readings (tuple): What rules read it as, if it is a composite, the likeliest first; each reading
-        is a tuple of parts: ("breast cancer", "ovarian cancer").
-    others (tuple[str, ...]): Other strings that rules will ask the generator for, such as spellings
-        of a gene; they are ranked in the same batch, so that they are in its cache.
+    readings (tuple): The ways in which rules split a composite mention, the likeliest first; each
+        reading is a tuple of parts: ("breast cancer", "ovarian cancer").
+    others (tuple[str, ...]): Other strings that rules will look up, such as spellings of a gene;
+        ranking these strings in the same batch puts them into the cache.
     parts_agree (bool): The parts are all right or all wrong, such as genes from one organism.
     text (str): The mention with abbreviations expanded, before normalisation.
     """
@@ -58,20 +58,20 @@ class Query:
 
 @dataclass(frozen=True)
 class Batch:
-    """The mentions in a batch of documents, followed by the parts of composite mentions while these
-    are ranked and rescored.
+    """The mentions in a batch of documents, followed by the parts of composite mentions while the
+    parts are ranked and rescored.
 
     spans (Sequence[Span]): The mentions and parts.
-    queries (Sequence[Query]): The strings to look up for each of them.
-    owners (Sequence[int]): Index of the document of each.
-    probabilities (Sequence[float | None]): Of names that the dictionary found, and of their parts:
-        that these words mean the name here; of other mentions: None; empty if all are None.
-    states (dict | None): Hidden states of the contextual model, if that found the mentions.
+    queries (Sequence[Query]): The strings to look up for each mention and part.
+    owners (Sequence[int]): Index of the document that contains each mention and part.
+    probabilities (Sequence[float | None]): The probability that the words of a name found by the
+        dictionary, or of its part, mean the name here; else None. Empty if all are None.
+    states (dict | None): Hidden states of the contextual model, if the model found the mentions.
     n_parts (int): Number of parts at the end of these columns.
     candidates (Sequence): Candidates of each mention and part, best first; empty until ranked.
-    nil_threshold (float): Score that a candidate needs to be linked, for rules; set by `decide`.
+    nil_threshold (float): Minimum score of a linked candidate, for rules; set by `decide`.
     links (Sequence[Link]): The decision for each mention; empty until `decide`.
-    found (Sequence[FoundSpans | None]): The spans of each document in which names were looked for.
+    found (Sequence[FoundSpans | None]): The spans of each document; None if no names were sought.
     """
 
     docs: Sequence[Doc]
@@ -96,9 +96,9 @@ class Batch:
         states: dict[str, Any] | None = None,
         found: Sequence[FoundSpans | None] = (),
     ) -> Batch:
-        """Collect the mentions in each document, with their texts as queries: abbreviations are
-        expanded as the document defines them, and subscripts written out. Spans that stand for a
-        name have this name as their query."""
+        """Collect the mentions in each document, with a query for each: the name that the span
+        stands for, or else the text of the span, in which abbreviations that the document defines
+        are expanded and subscripts are written out."""
         all_spans: list[Span] = []
         owners: list[int] = []
         texts: list[str] = []
@@ -156,7 +156,7 @@ class Batch:
         return Batch(self.docs, spans, queries, owners, probabilities, n_parts=len(rows))
 
     def followed_by(self, parts: Batch) -> Batch:
-        """Return the mentions followed by their parts, so that rules see both."""
+        """Return one batch of the mentions and then their parts, so that rules see all of them."""
         names = ("spans", "queries", "owners", "probabilities")
         columns: dict[str, Any] = {n: [*getattr(self, n), *getattr(parts, n)] for n in names}
         return replace(self, **columns, n_parts=len(parts))
@@ -176,7 +176,7 @@ class Batch:
 
 
 def _span_of_part(part: str, query: Query, composite: Span) -> Span:
-    """Return the span of a part, or else of the words unique to it, or else of the composite."""
+    """Return the span of a part, else of the words that only it has, else of the composite."""
     reading = next(reading for reading in query.readings if part in reading)
     shared = {word for other in reading if other != part for word in other.split()}
     distinctive = " ".join(word for word in part.split() if word not in shared)

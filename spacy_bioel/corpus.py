@@ -60,7 +60,7 @@ def create_corpus_v1(
         use unannotated text as negative examples. Empty: as declared in each document, or all
         labels.
     spans_key (str | None): Span group of gold mentions in .spacy, or "doc.ents"; None: detected.
-    RAISES BioelError: [B330] if a mention has another label.
+    RAISES BioelError: [B330] if a mention has a label that is not in `annotates`.
     """
 
     def read_examples(nlp: Language) -> Iterator[Example]:
@@ -93,9 +93,9 @@ def mix_corpora_v1(*corpora: Corpus) -> Corpus:
 def declare_labels(
     text: AnnotatedText, annotates: Sequence[str], *, path: Path, error: str = Errors.B330
 ) -> AnnotatedText:
-    """Set the labels annotated in a document.
+    """Record which labels are annotated in a document.
 
-    RAISES BioelError: `error` if a mention has another label.
+    RAISES BioelError: `error` if a mention has a label that is not in `annotates`.
     """
     for m in text.mentions:
         if m.label not in annotates:
@@ -231,11 +231,11 @@ def doc_to_text(doc: Doc, *, gold_key: str = GOLD_KEY, prefix: str = "") -> Anno
     """Convert a Doc to an annotated text.
 
     gold_key (str): Span group with the gold mentions, or "doc.ents".
-    prefix (str): Vocabulary of ids without a prefix.
+    prefix (str): CURIE prefix for ids that have no prefix.
     """
     spans = doc.ents if gold_key == DOC_ENTS else tuple(doc.spans.get(gold_key, ()))
     scores = gold_scores(doc, key=gold_key) if gold_key in doc.spans else []
-    if len(scores) != len(spans):  # entities, or a group that was filtered
+    if len(scores) != len(spans):  # scores are missing, or the group was filtered
         scores = [1.0] * len(spans)
     mentions = []
     for span, score in zip(spans, scores, strict=True):

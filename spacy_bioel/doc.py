@@ -1,10 +1,10 @@
 """Read and write gold mentions, mentions to link, and links on a Doc.
 
-The record of a link (candidates, facts) is a value of the Span extension `bioel_records`. So it
-stays with the characters of the mention if a span group is filtered, sorted, assigned or copied,
-and in `Doc.copy`, `Doc.from_docs`, pickles and `to_bytes`. A value contains the records of all
-labels and span groups for its characters. The facts are also in the span group attributes, where
-they survive in a DocBin without user data.
+The record of a link (candidates, facts) is a value of the Span extension `bioel_records`. So the
+record stays with the characters of the mention if a span group is filtered, sorted, assigned or
+copied, and in `Doc.copy`, `Doc.from_docs`, pickles and `to_bytes`. A value contains the records of
+all labels and span groups for its characters. The facts are also in the span group attributes, so
+that a DocBin without user data keeps the facts.
 
 spaCy drops `kb_id` when it projects spans, so gold mentions are realigned here by character
 offsets, and mentions that do not fit the tokens are counted.
@@ -36,17 +36,17 @@ from spacy_bioel.types import ANNOTATES, NIL, AnnotatedText, Candidate, Link, Sc
 RECORDS = "bioel_records"  # Span extension: label -> span group key -> record
 _LINKS = "links"  # span group attribute: offsets, label, and a record with only id and facts
 _ADDED = "added"  # span group attribute: offsets and labels of mentions added by the linker
-# Span group attribute of `bioel_names`: whether it looked for unambiguous names only, and offsets,
-# labels, names that spans stand for (or ""), and probabilities of dictionary names (or None).
+# Span group attribute that `bioel_names` sets: whether only unambiguous names were looked for, and
+# for each name its offsets, label, name to look up (or "") and probability (or None).
 _NAMES = "names"
 _FROM_ENTS = "from_ents"  # span group attribute: whether the mentions are the doc's entities
 _offsets_and_label = attrgetter("start", "end", "label")  # the `_span_key` of a link
-# With id, in_ents and facts; if it is not from a span group, also with candidates, kb,
-# nil_threshold and probability.
+# A record has the keys id, in_ents and facts; unless it comes from a span group, it also has
+# candidates, kb, nil_threshold and probability.
 Record = dict[str, Any]
 
-# Never outdated: spaCy changes the text of empty documents only, and merging or splitting tokens
-# keeps it.
+# The cached texts are never outdated: spaCy changes the text of empty documents only, and merging
+# or splitting tokens does not change the text.
 _DOC_TEXTS: WeakKeyDictionary[Doc, str] = WeakKeyDictionary()
 
 
@@ -194,12 +194,12 @@ def mention_spans(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> lis
 
 
 def stored_names(doc: Doc, spans_key: str) -> Mapping[str, Any]:
-    """Return what `bioel_names` has stored with a span group, or nothing."""
+    """Return the attribute that `bioel_names` has stored in a span group, or {}."""
     return doc.spans[spans_key].attrs.get(_NAMES, {}) if spans_key in doc.spans else {}
 
 
 def set_names(found: FoundSpans, mentions: Collection[SpanKey], *, spans_key: str) -> None:
-    """Write mentions and the names beside them as a new span group, for a linker."""
+    """Write mentions, and the names found in addition, as a new span group for a linker."""
     doc, spans, places = found.doc, found.to_spans(), [span[:3] for span in found.spans]
     pairs = list(zip(keys := list(map(_span_key, spans)), places, strict=True))
     rows = [
@@ -217,7 +217,7 @@ def set_names(found: FoundSpans, mentions: Collection[SpanKey], *, spans_key: st
 
 
 def forget_names(doc: Doc, spans_key: str) -> None:
-    """Remove what `set_names` and a linker after it have added to a span group."""
+    """Remove the spans and attributes that `set_names` or a later linker added to a span group."""
     if stored := stored_names(doc, spans_key):
         group = doc.spans[spans_key]
         added = set(map(tuple, group.attrs[_ADDED]))
@@ -229,7 +229,7 @@ def forget_names(doc: Doc, spans_key: str) -> None:
 
 
 def _attrs_with_scores(group: SpanGroup, keys: Sequence[tuple[int, int, str]]) -> dict[str, Any]:
-    """Return a group's attributes for other spans; spans that the group lacks score 1."""
+    """Return a group's attributes with scores for other spans: 1 if the group lacks the span."""
     attrs = dict(group.attrs)
     if len(scores := attrs.pop("scores", ())) == len(group):
         score_of = dict(zip(map(_span_key, group), scores, strict=True))
@@ -238,7 +238,7 @@ def _attrs_with_scores(group: SpanGroup, keys: Sequence[tuple[int, int, str]]) -
 
 
 def fits_tokens(span: Span) -> bool:
-    """Whether a span has the current tokens; spaCy does not update groups after retokenizing."""
+    """Whether a span still fits the tokens; spaCy does not update groups after retokenizing."""
     doc = span.doc
     if span.end > len(doc):
         return False
@@ -299,7 +299,7 @@ def set_links(
             raise BioelError(Errors.B057.format(start=link.start, end=link.end))
         tokens, span_id = (starts[link.start], ends[link.end]), old_ids.get(key) or spans_key
         spans.append(Span(doc, *tokens, link.label, kb_id=kb_id, span_id=span_id))
-        # Tuples of strings and numbers: the garbage collector skips these, unlike lists.
+        # The garbage collector skips tuples of strings and numbers, but not lists.
         candidates = tuple([(c.id, c.score, c.name, c.evidence) for c in link.candidates])
         record: Record = {
             "id": kb_id,
@@ -324,13 +324,13 @@ def _value_key(start: int, end: int) -> tuple[str, str, int, int]:
 
 
 def _value_keys(doc: Doc) -> list[Any]:
-    """Return the keys of all values of the extension."""
+    """Return the `doc.user_data` keys of all records."""
     values: dict[Any, Any] = doc.user_data
     return [key for key in values if isinstance(key, tuple) and key[:2] == ("._.", RECORDS)]
 
 
 def _records_at(doc: Doc, key: tuple[int, int, str]) -> dict[str, Record]:
-    """Return the records for offsets and a label, by their span groups, to add to."""
+    """Return the records for offsets and a label by span group; callers may change them."""
     start, end, label = key
     values: dict[Any, Any] = doc.user_data
     records: dict[str, Record] = values.setdefault(_value_key(start, end), {}).setdefault(label, {})
@@ -338,7 +338,7 @@ def _records_at(doc: Doc, key: tuple[int, int, str]) -> dict[str, Record]:
 
 
 def _forget_records(doc: Doc, spans_key: str) -> None:
-    """Remove a span group's records, before it is linked again."""
+    """Remove the records of a span group that is about to be linked again."""
     for key in _value_keys(doc):
         labels = {
             label: others
@@ -358,14 +358,14 @@ def _span_key(span: Span) -> tuple[int, int, str]:
 def record_of(span: Span, spans_key: str = "") -> Record | None:
     """Return the record of a mention; None if the document has none.
 
-    If several linkers have linked the same characters with the same label, choose the record for
-    the `spans_key` group, else for the group in `span.id_`, else one with the concept id of the
-    span (`span.kb_id_`), preferably of the linker that set the ids of `doc.ents`, else the last.
+    If several linkers have linked the same characters with the same label, choose the record from
+    the group `spans_key`, or from the group in `span.id_`. Failing both, prefer records with the
+    concept id of the span, then of the linker that set the ids of `doc.ents`, then newer ones.
     """
     (*offsets, label), doc = _span_key(span), span.doc
     values: dict[Any, Any] = doc.user_data
     value_key = _value_key(*offsets)
-    if value_key not in values and not _value_keys(doc):  # a DocBin without user data
+    if value_key not in values and not _value_keys(doc):  # from a DocBin without user data
         for group_key, group in doc.spans.items():
             for *place, record in group.attrs.get(_LINKS, ()):
                 _records_at(doc, place)[group_key] = dict(record)
@@ -417,7 +417,7 @@ def facts_of(span: Span, record: Record) -> dict[str, Any]:
 
 
 def set_fact(doc: Doc, name: str, values: Sequence[Any], *, spans_key: str) -> None:
-    """Write a declared fact about each span in a group, whose offsets refer to the document."""
+    """Write a declared fact about each span in a group; `values` have offsets into the document."""
     group, declared = doc.spans[spans_key], declared_facts()[name]
     stored: dict[Any, Record] = {tuple(key): r for *key, r in group.attrs.get(_LINKS, ())}
     for span, value in zip(group, values, strict=True):
@@ -483,6 +483,6 @@ def _long_forms_of(text: str) -> LongForms:
 
 def _scispacy_forms(short: Span | dict[str, Any]) -> tuple[str, str]:
     """Return the short and long forms of an abbreviation found by scispaCy."""
-    if isinstance(short, dict):  # with make_serializable = True
+    if isinstance(short, dict):  # if scispaCy has make_serializable = True
         return str(short["short_text"]), str(short["long_text"])
     return short.text, str(short._.long_form)

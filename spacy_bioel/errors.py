@@ -29,12 +29,12 @@ class BioelError(ValueError):
 
 
 def shortened(text: str, max_length: int = 80) -> str:
-    """Cut a text that may quote a document, so that messages and logs contain no document."""
+    """Shorten a text that may quote a document, so that messages and logs never contain one."""
     return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
 def crash_report(error: BaseException, *, max_length: int = 80) -> str:
-    """Format a traceback with the messages of its errors shortened, or without them (0)."""
+    """Format a traceback with error messages shortened to `max_length`; 0: without messages."""
     report = TracebackException.from_exception(error)
     part: TracebackException | None = report
     while part is not None:

@@ -50,14 +50,14 @@ class Considered:
 
 
 class Reasons:
-    """Why spans in a text became mentions, or did not, by character offsets."""
+    """The reasons why spans in a text became mentions or did not, by character offsets."""
 
     def __init__(self) -> None:
         self._added: dict[SpanKey, tuple[str, str]] = {}
         self._dropped: set[Considered] = set()
 
     def read(self, found: FoundSpans) -> None:
-        """Read the log of a document's spans, before its tokens change."""
+        """Read from a document's log why spans were added or dropped, before its tokens change."""
         for entry in found.log:
             for before, after, why, name in [entry] if isinstance(entry, SpanChange) else entry():
                 keys = {span[:3] for span in before}, {span[:3] for span in after}
@@ -70,7 +70,7 @@ class Reasons:
                         self._added[_place(found.doc, span)] = why, name
 
     def has_added(self, doc: Doc, span: ScoredSpan) -> bool:
-        """Return whether a step added a span."""
+        """Return whether the log says that a span was added."""
         return _place(doc, span) in self._added
 
     def considered(self, doc: Doc, mentions: Iterable[ScoredSpan]) -> list[Considered]:
@@ -79,7 +79,7 @@ class Reasons:
         for span in mentions:
             why, name = self._added.get(_place(doc, span), ("", ""))
             considered.add(_considered(doc, span, True, why, name))
-        # A name that became a mention later was first dropped.
+        # Leave out names that were dropped at first and became mentions later.
         found = {(c.start, c.end, c.name) for c in considered if c.name}
         considered |= {c for c in self._dropped if (c.start, c.end, c.name) not in found}
         return sorted(considered, key=lambda c: (c.start, c.end, c.label, not c.is_mention, c.name))
@@ -101,7 +101,7 @@ Features = tuple[tuple[str, float], ...]  # (name, value) pairs
 
 @dataclass(frozen=True, slots=True)
 class ExplainedCandidate:
-    """Candidate with its evidence (see `Candidate`).
+    """A candidate with its evidence (see `Candidate`).
 
     preferred (str): Preferred name of the concept.
     of_string (float | None): Score before document context, based on the mention's string only;
@@ -200,14 +200,14 @@ def features_text(features: Features) -> str:
 
 
 def candidate_cells(candidate: ExplainedCandidate) -> tuple[str, ...]:
-    """Return preferred name, matched name, score, score before document context, and evidence."""
+    """Return the cells of a table row: names, scores (also before document context), evidence."""
     of_string = "" if candidate.of_string is None else f"{candidate.of_string:.4f}"
     evidence = features_text(candidate.features) or candidate.evidence
     return candidate.title, candidate.name, f"{candidate.score:.4f}", of_string, evidence
 
 
 def explain_span(span: Span) -> Explanation | None:
-    """Explain a linked span from the record in its document; None if that has no candidates.
+    """Explain a linked span from its record in the document; None if no candidates are stored.
 
     The pipeline is not needed. If its knowledge base is not open, matched names are shown instead
     of preferred names.
@@ -216,7 +216,7 @@ def explain_span(span: Span) -> Explanation | None:
     if record is None or "candidates" not in record:
         return None
     kb: Any = None
-    with suppress(BioelError):  # it may not be open in this process
+    with suppress(BioelError):  # the knowledge base may not be open in this process
         kb = opened(record.get("kb", ""))
     return explain_link(
         span,
@@ -240,7 +240,7 @@ def explain_link(
     for c in link.candidates:
         columns = c.id, c.name, c.preferred_name or c.name, c.score, c.evidence
         candidates.append(ExplainedCandidate(*columns, kind=type_name(c)))
-    # The dictionary labels mentions after it finds them; records are stored by label.
+    # Records are stored by label, and the dictionary labels mentions only after it finds them.
     labelled = Span(span.doc, span.start, span.end, link.label)
     facts = facts_of(labelled, record_of(labelled) or {})
     said = [

@@ -47,7 +47,7 @@ MENTIONS_MODEL: dict[str, Any] = {
         },
     },
 }
-# The same size as the bundled encoder.
+# A model of the same size as the bundled encoder.
 LINKER_MODEL: dict[str, Any] = {
     "@architectures": "spacy-bioel.ResCNN.v1",
     **{"dim": 192, "blocks": 3, "filters": 96, "widths": [1, 3, 5], "pooling": "max"},
@@ -149,7 +149,7 @@ def make_names(nlp: Language, name: str, **settings: Any) -> "NameLookup":
 
     linker: Any = None
     if NameSettings.of(settings).kb:
-        # Without vectors, since names are not searched by similarity.
+        # Switch off vectors, since names are not searched by similarity.
         config = {"kb": settings["kb"], "mentions": "dictionary", "evidence": {"dense": False}}
         linker = nlp.create_pipe(LINKER, name=LINKER, config=config)
     names = NameLookup(name, settings=settings, linker=linker)
@@ -157,8 +157,8 @@ def make_names(nlp: Language, name: str, **settings: Any) -> "NameLookup":
     return names
 
 
-# Combining accents stay with their letter. The group is needed because spaCy joins and anchors
-# patterns.
+# A separator is not a combining accent, which belongs to its letter. The group is needed because
+# spaCy joins and anchors patterns.
 _SEPARATOR = r"(?:[^\w\s\u0300-\u036f]|_)"
 # spaCy splits off an infix at the start of a string only if another infix follows, so a lone
 # separator must be a prefix. Treating all separators as prefixes would take quadratic time.
@@ -171,10 +171,10 @@ _DELETION_BEHIND_GENE = r"(?<=[A-Za-z0-9])(?=(?:[Dd]elta|[Δ∆])[0-9])"
 def create_bio_tokenizer() -> Callable[[Language], Tokenizer]:
     """Return a function that makes the `spacy-bioel.BioTokenizer.v1` tokenizer.
 
-    It is a spaCy Tokenizer with different rules. With spaCy's English rules, chemicals and diseases
-    may start or end inside a token: "naloxone-induced", "levodopa/carbidopa", "[3H]-naloxone",
-    "100mg". This makes 1.3 % of the BC5CDR mentions unrepresentable. Here every character that is
-    neither a letter nor a digit is a token, and numbers are separated from their units.
+    With spaCy's English rules, chemicals and diseases may start or end inside a token, as in
+    "naloxone-induced", "levodopa/carbidopa", "[3H]-naloxone" and "100mg", so 1.3 % of the mentions
+    in BC5CDR cannot be represented. This spaCy Tokenizer makes every character that is neither a
+    letter nor a digit a token, and separates numbers from their units.
     """
 
     def create_tokenizer(nlp: Language) -> Tokenizer:

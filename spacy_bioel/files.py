@@ -1,7 +1,7 @@
 """Atomic writes: fill a temporary file or folder next to the target, then replace it in one step.
 
 Temporary file names contain the host and the process id. If a run is killed, its temporary file
-stays until the next run with the same target removes it.
+is left behind until the next run with the same target removes it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from uuid import uuid4
 
 from spacy_bioel.errors import BioelError, Errors
 
-_AT_FDCWD = -100  # this and the next constant are arguments of renameat2(2)
+_AT_FDCWD = -100  # an argument of renameat2(2), like _RENAME_EXCHANGE
 _RENAME_EXCHANGE = 2
 # Files in these folders, such as redirection targets, are written to directly and never replaced.
 _SYSTEM_FOLDERS = (Path("/dev"), Path("/proc"))
@@ -154,7 +154,7 @@ def sync(path: Path) -> None:
 
 
 def _create_with_permissions(fresh: Path, out: Path) -> None:
-    """Create an empty file with the permissions of `out`, and never wider ones, even briefly."""
+    """Create an empty file with the permissions of `out`, which never has wider permissions."""
     try:
         old = out.stat()
     except FileNotFoundError:

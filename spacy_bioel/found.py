@@ -17,7 +17,7 @@ from spacy_bioel.types import ScoredSpan, SpanKey
 
 
 class SpanChange(NamedTuple):
-    """Spans that a change removed or replaced, those there are instead, and why.
+    """A change to the spans of a document: the spans before, the spans after, and the reason.
 
     name (str): The knowledge base name that matches the span, or that it stands for; or "".
     """
@@ -29,22 +29,22 @@ class SpanChange(NamedTuple):
 
 
 class InvalidSpan(ValueError):
-    """A value is not a span of its document; arguments: the value, and the number of tokens."""
+    """Error for a value that is not a span of its document, with the document's token count."""
 
 
 class FoundSpans:
     """The spans in a document that may become mentions.
 
-    spans (list[ScoredSpan]): In the order of the text. A change replaces this list. Of spans with
+    spans (list[ScoredSpan]): The spans, in text order. A change replaces this list. Of spans with
         the same tokens and label, the most probable is kept.
     names (dict[SpanKey, str]): For spans that stand for a name ("HTN"), the name to look up.
     meant (dict[SpanKey, float]): For spans that match a name of a dictionary, the probability that
         the name is meant.
     has_unambiguous (bool): Whether unambiguous names have been looked for.
     excluded (Collection[str]): Words that are not mentions, in lower case and on one line.
-    why (str): The default reason.
+    why (str): The default reason of a change.
     n_changes (int): Number of changes in the log, without rejections.
-    log (list): Changes and rejections, in order; explanations call the functions among them.
+    log (list): Changes and rejections in order, or functions that return some when called.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class FoundSpans:
         return [Span(self.doc, *span[:3]) for span in self.spans]
 
     def overlapping(self, start: int, end: int) -> list[ScoredSpan]:
-        """Return the spans that contain any of these tokens."""
+        """Return the spans that contain a token from `start` up to `end`."""
         first = bisect_left(self.spans, (start - self._longest, 0, "", 0.0))
         last = bisect_left(self.spans, (end, 0, "", 0.0))
         return [span for span in self.spans[first:last] if span[1] > start]
@@ -77,11 +77,11 @@ class FoundSpans:
         stands_for: str = "",
         instead_of: Iterable[ScoredSpan] = (),
     ) -> None:
-        """Add a span, and drop others for the same reason.
+        """Add a span, and drop the spans that it replaces.
 
         name (str): The knowledge base name that the span matches, for explanations.
         stands_for (str): The name to look up instead of the span's text.
-        instead_of (Iterable[ScoredSpan]): Often `overlapping(start, end)`; nothing else is dropped.
+        instead_of (Iterable[ScoredSpan]): Spans to drop, often `overlapping(start, end)`.
         RAISES InvalidSpan: If the span does not have four values, or is not in the document.
         """
         if not _is_scored_span(span, len(self.doc)):
@@ -104,11 +104,11 @@ class FoundSpans:
         probability: float = 0.99,
         why: str = "",
     ) -> None:
-        """Add spans by characters, in place of the spans that overlap them.
+        """Add spans at character offsets, instead of the spans that overlap them.
 
-        If places overlap, the longest is used, widened to whole tokens. Spans with another label
-        and a probability of 1 stay, and nothing is added over them: the user wants them, or they
-        are unambiguous names.
+        If places overlap, the longest is used, widened to whole tokens. Nothing is added over spans
+        with another label and a probability of 1, which were set by the user or are unambiguous
+        names.
 
         places (Iterable): Start and end of each mention, in characters.
         """
@@ -119,7 +119,7 @@ class FoundSpans:
                 self.add((span.start, span.end, label, probability), why, instead_of=near)
 
     def drop(self, spans: Iterable[ScoredSpan], why: str = "") -> None:
-        """Drop spans, whatever their probability; those that are not there are ignored."""
+        """Drop spans, whatever their probability; spans that are not in `spans` are ignored."""
         if dropped := self._remove(spans):
             self._record(SpanChange(dropped, (), why or self.why))
 
@@ -141,7 +141,7 @@ class FoundSpans:
         self.log.append(change)
 
     def _remove(self, spans: Iterable[ScoredSpan]) -> list[ScoredSpan]:
-        """Remove the spans that are there from a copy of the list, and return them."""
+        """Remove spans from a copy of `self.spans`, and return the spans that were removed."""
         self.spans, removed = self.spans.copy(), []
         for span in spans:
             key: SpanKey = span[:3]
@@ -154,7 +154,7 @@ class FoundSpans:
 
 
 def _likeliest(spans: Iterable[ScoredSpan]) -> list[ScoredSpan]:
-    """Sort spans, and merge those with the same tokens and label."""
+    """Sort spans, and keep the most probable of spans with the same tokens and label."""
     return sorted({span[:3]: span for span in sorted(spans)}.values())
 
 

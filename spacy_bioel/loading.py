@@ -60,7 +60,7 @@ def import_code(path: str) -> UserCode:
     loader = SourceFileLoader(_CODE_MODULE, path)
     spec = spec_from_loader(_CODE_MODULE, loader)
     assert spec is not None
-    # Registered in `sys.modules`, where pickle looks up the module of a class.
+    # The module must be in `sys.modules`, where pickle looks up the module of a class.
     module = sys.modules[_CODE_MODULE] = module_from_spec(spec)
     try:
         loader.exec_module(module)
@@ -86,7 +86,7 @@ def _describe_code_error(error: Exception, path: str) -> str:
 class UserCode:
     """The imported --code file, and the GPU in use.
 
-    Unpickling it in another process imports the file and uses the GPU there too.
+    Unpickling a UserCode in another process imports the file and uses the GPU there too.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -149,7 +149,7 @@ def _load_or_make(model: str, more: Sequence[str], options: Mapping[str, Any]) -
         if match := _NO_FACTORY.search(str(error)):
             refuse_if_missing(SPACY, match[1])
         config: dict[str, Any] = {}
-        with suppress(Exception):  # the config may be what is damaged
+        with suppress(Exception):  # the config itself may be damaged
             config = load_config(Path(model) / "config.cfg").get("components", {})
         for name, cfg in config.items():
             check_utf8(cfg, pipe=name)
@@ -158,7 +158,7 @@ def _load_or_make(model: str, more: Sequence[str], options: Mapping[str, Any]) -
 
 @contextmanager
 def config_errors(where: object) -> Iterator[None]:
-    """Shorten spaCy's errors about a config, which contain all of it, and suggest names that exist.
+    """Shorten spaCy's config errors, which quote the whole config, and suggest names that exist.
 
     where (object): The config or its pipeline, for the message.
     RAISES BioelError: [B540] if the config is wrong.
@@ -200,7 +200,7 @@ def dictionary_pipeline(kb: str | list[str]) -> Language:
 
 
 def find_linker(nlp: Language) -> Linker | None:
-    """Return a pipeline's first linker, under any name, or None."""
+    """Return the first linker in a pipeline, whatever its name, or None."""
     return next(pipes_made_by(LINKER, nlp), None)
 
 
@@ -214,7 +214,7 @@ def require_linker(nlp: Language, model: str = "") -> Linker:
 
 
 def set_kb(nlp: Language, kb: str, model: str) -> None:
-    """Link to another knowledge base, or with "LABEL=KB", link only this label to it.
+    """Make a pipeline link to another knowledge base; "LABEL=KB" changes only this label.
 
     RAISES BioelError: [B072] without a linker, [B325] if no label has a knowledge base of its own;
         the same errors as `Linker.set_kb`.
@@ -231,14 +231,14 @@ def set_kb(nlp: Language, kb: str, model: str) -> None:
 
 
 def finds_names(nlp: Language) -> bool:
-    """Return whether mentions are found as knowledge base names, and so lack the gold labels."""
+    """Return whether the mentions are names from a knowledge base, which lack the gold labels."""
     if any(pipe.cfg["names"] == "all" for pipe in pipes_made_by(NAMES, nlp)):
         return True
     return (linker := find_linker(nlp)) is not None and linker.cfg["mentions"] == BY_DICTIONARY
 
 
 def set_preset(nlp: Language, preset: str) -> None:
-    """Adapt a pipeline in place, as the plugin that registers the preset does.
+    """Adapt a pipeline in place, by calling the function that a plugin registers as the preset.
 
     RAISES BioelError: [B661, B662] if there is no such preset.
     """
@@ -252,7 +252,7 @@ def fact_names(nlp: Language) -> list[str]:
 
 
 def find_detector(nlp: Language) -> MentionDetector | None:
-    """Return a pipeline's first mention detector, under any name, or None."""
+    """Return the first mention detector in a pipeline, whatever its name, or None."""
     return next(pipes_made_by(DETECTOR, nlp), None)
 
 
@@ -262,7 +262,7 @@ def spans_key(linker: Linker | None) -> str:
 
 
 def pipes_made_by(factory: str, nlp: Language) -> Iterator[Any]:
-    """Yield the pipes that a factory made, under any name."""
+    """Yield the pipes that a factory made, whatever their names."""
     return (pipe for name, pipe in nlp.pipeline if nlp.get_pipe_meta(name).factory == factory)
 
 
@@ -279,9 +279,9 @@ def load_starter(
     """Load the starter (see `spacy_bioel.load`); its KBs are built when it first links mentions."""
     meta = json.loads((_STARTER_FOLDER / "meta.json").read_text(encoding="utf8"))
     changes = Config()
-    check_utf8(config or {}, pipe="the starter")  # spaCy would crash
+    check_utf8(config or {}, pipe="the starter")  # spaCy would crash on bad text
     for name, value in (config or {}).items():
-        # {"a": {"b": 1}} for "a.b"; spaCy's `dot_to_dict` would lowercase labels.
+        # Turn "a.b" into {"a": {"b": 1}}; spaCy's `dot_to_dict` would lowercase labels.
         keys = reversed(name.split("."))
         changes = changes.merge(reduce(lambda inner, key: {key: inner}, keys, value))
     whole = load_config(_STARTER_FOLDER / "config.cfg").merge(changes)

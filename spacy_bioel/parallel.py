@@ -64,7 +64,7 @@ class _Blas:
 
     def _set(self, n_threads: int) -> None:
         for library in _controller("blas").lib_controllers:
-            # threadpoolctl allows only one thread to set limits, but any thread may call this.
+            # threadpoolctl lets only one thread set limits, but any thread may call this.
             release = getattr(library, "clear_controlling_thread", lambda **_: None)
             release(force=True)
             library.set_num_threads(n_threads)
@@ -168,8 +168,8 @@ def _controller(user_api: str) -> ThreadpoolController:
 def _mkl_setter() -> Callable[[int], int]:
     """Return a function that sets MKL's threads in the calling thread, and returns the old number.
 
-    After `torch.set_num_threads`, MKL ignores OpenMP's
-    number of threads. threadpoolctl does not find MKL, because it is linked into the torch library.
+    After `torch.set_num_threads`, MKL ignores OpenMP's number of threads. threadpoolctl does not
+    find MKL, which is linked into the torch library.
     """
     library = ctypes.CDLL(sys.modules["torch"]._C.__file__)
     return getattr(library, "MKL_Set_Num_Threads_Local", lambda n: n)
@@ -217,30 +217,30 @@ def gpu_in_use() -> int:
 
 
 def free_gpu_memory() -> float:
-    """Return the free memory of the GPU in use in GB; 0 if PyTorch does not know it."""
+    """Return the free memory of the GPU in use, in GB; 0 if PyTorch cannot measure it."""
     cuda = sys.modules["torch"].cuda
     return float(cuda.mem_get_info()[0] / 1e9) if cuda.is_available() else 0.0
 
 
 def in_halves(compute: Callable[[Any], _Row], rows: Any) -> list[_Row]:
-    """Compute the result for a batch, or those for its halves if the GPU has too little memory.
+    """Compute the result for a batch, or for its halves if the GPU has too little memory.
 
     rows: The rows of the batch, in any type that can be sliced, such as an array.
-    RETURNS (list): The result for the batch, or those for its parts, in order.
+    RETURNS (list): The result for the whole batch, or the results for its parts, in order.
     """
     try:
         return [compute(rows)]
     except _memory_errors():
         if len(rows) < 2:
             raise
-    # Not in the exception handler, which would keep the failed batch's tensors in memory.
+    # This is outside the exception handler, which would keep the batch's tensors in memory.
     half = len(rows) // 2
     return [*in_halves(compute, rows[:half]), *in_halves(compute, rows[half:])]
 
 
 @contextmanager
 def memory_errors() -> Iterator[None]:
-    """Name the remedy if the memory of a GPU is full. RAISES BioelError: [B653] if it is."""
+    """Turn errors about full GPU memory into errors with a remedy. RAISES BioelError: [B653]"""
     try:
         yield
     except _memory_errors() as error:

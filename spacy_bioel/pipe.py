@@ -101,7 +101,7 @@ def _size_and_digest(data: bytes) -> dict[str, Any]:
 
 
 class _CurrentConfigs(dict[str, Config]):
-    """A pipeline's configs of its pipes, with the current settings of the pipes of this package.
+    """The configs of a pipeline's pipes, with the current settings of this package's pipes.
 
     Users change the settings in `pipe.cfg`; spaCy reads the configs for `nlp.config`, and to save
     the pipeline. A setting keeps its variables, such as ${system.seed}, until its value changes.
@@ -126,17 +126,17 @@ class _CurrentConfigs(dict[str, Config]):
 
 def keep_config_current(nlp: Language, pipe: Any) -> None:
     """Make `nlp.config` show a pipe's `current_settings`, even after they change."""
-    if not hasattr(pipe, "created_with"):  # else it is taken over from another pipeline
+    if not hasattr(pipe, "created_with"):  # otherwise, the pipe is from another pipeline
         pipe.created_with = pipe.current_settings()
     if not isinstance(nlp._pipe_configs, _CurrentConfigs):
         nlp._pipe_configs = _CurrentConfigs(nlp)
 
 
 def note_origin(nlp: Language, source: Language) -> None:
-    """Record in nlp.meta["bioel"]["origins"], for the model card, a pipeline whose pipe is taken
-    over, and the origins of that pipeline.
+    """Record that a pipe comes from another pipeline: add that pipeline and its own origins to
+    nlp.meta["bioel"]["origins"], for the model card.
 
-    source (Language): It is left out if it has no name, as one whose training is resumed.
+    source (Language): The other pipeline; left out if it has no name, as when training is resumed.
     """
     meta = source.meta
     origins = [*meta.get("bioel", {}).get("origins", ())]
@@ -158,7 +158,7 @@ class Pipeline:
         self._has_mentions = False
 
     def made_by(self, factory: str) -> list[Any]:
-        """Return the pipes that a factory made, with those that are disabled."""
+        """Return the pipes that a factory made, including disabled pipes."""
         nlp = self._nlp()
         if nlp is None:
             return []
@@ -176,7 +176,7 @@ class Pipeline:
 
     def check_mentions(self, docs: Iterable[Doc], n_mentions: int, linker: str) -> None:
         """Warn [W323], once, if the linker is the only pipe and the documents have no mentions."""
-        # Once any document has had mentions, documents without them are no cause for concern.
+        # Once any document has had mentions, documents without mentions are normal.
         self._has_mentions = self._has_mentions or n_mentions > 0
         nlp = None if self._has_mentions or not any(map(len, docs)) else self._nlp()
         # Disabled pipes count too: a ruler disables the other pipes while it reads its patterns.
@@ -186,10 +186,10 @@ class Pipeline:
 
 
 class JoiningPipe:
-    """A pipe that knows its pipeline, also after it has been taken over from another one."""
+    """A pipe with a reference to its pipeline, which is updated if another pipeline takes it."""
 
     pipeline: Pipeline
-    created_with: dict[str, Any]  # its settings when it was created
+    created_with: dict[str, Any]  # the settings of the pipe when it was created
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -198,7 +198,7 @@ class JoiningPipe:
     @name.setter
     def name(self, name: str) -> None:
         Pipe.name.__set__(self, name)  # type: ignore[attr-defined]
-        # A pipeline that takes a pipe from another one (`source`) only sets its name.
+        # A pipeline that takes a pipe from another pipeline (`source`) only sets the pipe's name.
         caller = sys._getframe(1).f_locals
         if isinstance(nlp := caller.get("self"), Language):
             self.join(nlp)
@@ -206,7 +206,7 @@ class JoiningPipe:
                 note_origin(nlp, source)
 
     def join(self, nlp: Language) -> None:
-        """Become a pipe of a pipeline, whose config then shows the current settings."""
+        """Make this pipe part of a pipeline, whose config then shows the current settings."""
         self.pipeline = Pipeline(nlp)
         keep_config_current(nlp, self)
 
@@ -253,7 +253,7 @@ class StoredPipe(JoiningPipe, TrainablePipe, Generic[S]):
         return self.read_settings().model_dump(mode="json")
 
     def saved_state(self) -> dict[str, Any]:
-        """Return what else is saved in JSON."""
+        """Return the state to save in cfg.json, as JSON values."""
         raise NotImplementedError
 
     def _all_parts(self) -> SavedParts:
@@ -270,7 +270,7 @@ class StoredPipe(JoiningPipe, TrainablePipe, Generic[S]):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        """Learn from a batch, or warn [W345] that it lacks gold. Raises the errors of `learn`."""
+        """Learn from a batch, or warn [W345] if it has no gold. Raises the errors of `learn`."""
         examples = list(examples)
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)

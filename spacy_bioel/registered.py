@@ -1,8 +1,8 @@
-"""What plugins and other packages add to this one, as entry points in groups such as
-`spacy_bioel_commands`.
+"""Load what plugins and other packages register for this package, as entry points in groups such
+as `spacy_bioel_commands`.
 
-Nothing in the package names a plugin, but for messages: known_plugins.toml tells in which plugin
-something is that is missing.
+The code does not name any plugin. Only for messages, known_plugins.toml lists what each plugin
+registers, so that an error can name the plugin that is missing.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.types import DeclaredFact
 
-_GROUP = "spacy_bioel_"  # what the names of all groups of entry points begin with
-# Groups of entry points, with a noun for what is registered there.
+_GROUP = "spacy_bioel_"  # the prefix of the names of all groups of entry points
+# Groups of entry points; `NOUNS` has a noun for an entry of each group, for messages.
 COMMANDS, ENGINES, FACTS = "commands", "engines", "facts"
 FORMATS, FUNCTIONS = "formats", "functions"
 LINK_OPTIONS, MAPPINGS, PRESETS = "link_options", "mappings", "presets"
-ROUTES, TOOLS = "routes", "tools"  # what plugins add to the service
-SPACY = "spacy"  # in known_plugins.toml: what is registered for spaCy's configs
+ROUTES, TOOLS = "routes", "tools"  # the routes and tools that plugins add to the service
+SPACY = "spacy"  # the functions for spaCy's configs; this group is only in known_plugins.toml
 NOUNS = {
     COMMANDS: "command",
     ENGINES: "engine",
@@ -41,7 +41,7 @@ NOUNS = {
 
 @cache
 def _registered(group: str) -> dict[str, EntryPoint]:
-    """Return what is registered in a group; of a name that is used twice, the first."""
+    """Return the entry points in a group by name; if two have the same name, the first counts."""
     return {point.name: point for point in reversed(tuple(entry_points(group=_GROUP + group)))}
 
 
@@ -59,7 +59,7 @@ def registered_names(group: str) -> list[str]:
 
 
 def all_names(group: str) -> list[str]:
-    """Return the names in a group, also those that known plugins would add."""
+    """Return the names in a group, including names that missing plugins would add."""
     return [*registered_names(group), *missing_names(group)]
 
 
@@ -85,9 +85,9 @@ def load_registered(group: str, name: str) -> Any:
 
 @cache
 def declared_facts() -> dict[str, DeclaredFact]:
-    """Return how the facts that are declared appear in outputs, by name.
+    """Return the declared facts by name; each says how its values appear in outputs.
 
-    A declaration that cannot be imported is left out: what its plugin stored stays as it is.
+    A declaration that cannot be imported is left out; stored values of the fact remain unchanged.
     """
     facts = {}
     for name in registered_names(FACTS):
@@ -97,7 +97,7 @@ def declared_facts() -> dict[str, DeclaredFact]:
 
 
 def refuse_if_missing(group: str, name: str) -> None:
-    """Raise an error if a name belongs to a plugin. RAISES BioelError: [B661]"""
+    """Raise an error if a missing name belongs to a known plugin. RAISES BioelError: [B661]"""
     if plugin := name if group == LINK_OPTIONS else plugin_of(group, name):
         raise BioelError(Errors.B661.format(what=NOUNS[group], name=name, plugin=plugin))
 

@@ -45,7 +45,7 @@ _MAX_EXCLUDED = 3
 _MIN_EXCLUDED_SCORE = 0.05
 _MAX_SIMILAR_NAMES = 3
 _MIN_CHANGE = 0.05  # smaller score changes are not explained
-# Minimum probability for reporting a span: in general, and if the user asks for it.
+# Minimum probability for reporting a span: by default, and if the user asks about a phrase.
 _MIN_PROBABILITY, _MIN_ASKED_PROBABILITY = 0.01, 1e-4
 
 
@@ -114,7 +114,7 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
 
 
 def pieces(report: Report) -> Iterator[tuple[str, Explanation | None]]:
-    """Yield (piece of text, its mention or None) pairs; of overlapping mentions, only the first."""
+    """Yield (piece of the text, mention or None); only the first of overlapping mentions counts."""
     end = 0
     for mention in sorted(report.mentions, key=lambda m: (m.start, -m.end)):
         if mention.is_mention and mention.start >= end:
@@ -193,7 +193,7 @@ def _run_nlp(
 ) -> tuple[Doc, Batch | None]:
     """Run a pipeline on a text, and return the document and the mentions that the linker linked.
 
-    reasons (Reasons): Gets the reasons for mentions of detector and linker.
+    reasons (Reasons): Collects the reasons for the mentions of the detector and the linker.
     """
     doc, batch = nlp.make_doc(text), None
     for name, pipe in nlp.pipeline:
@@ -260,7 +260,7 @@ def _explain_mentions(
     wanted: Collection[tuple[int, int]],
     considered: Sequence[Considered],
 ) -> list[Explanation]:
-    """Explain mentions, by start and end token, with the same decisions as `Linker.predict`."""
+    """Explain the mentions at the wanted (start, end) tokens, as `Linker.predict` decides them."""
     probabilities = {(c.start, c.end, c.label): c.probability for c in considered}
     rule_reasons = generator.rules.explain(batch)
     explained = []

@@ -30,7 +30,7 @@ NonEmptyStrings = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], _as
 _Folders = Annotated[list[str], Field(min_length=1)]
 _GoldKey = Annotated[str, Field(description="Span group with the gold mentions, for training.")]
 
-# Words for JSON schema types in messages.
+# Words that messages use for the types of a JSON schema.
 _TYPE_WORDS = {
     "boolean": "true or false",
     "null": "null",
@@ -41,7 +41,7 @@ _TYPE_WORDS = {
 
 
 class SettingsError(BioelError, ConfigValidationError):
-    """Wrong settings. `spacy train` shows this class of errors without a traceback."""
+    """Error for wrong settings, which `spacy train` shows without a traceback."""
 
     def _format(self) -> str:
         return super()._format().strip()
@@ -51,7 +51,7 @@ class SettingsError(BioelError, ConfigValidationError):
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return the names that a wrong name may stand for, or all that exist, for a message."""
+    """Return a hint for a message: the names most similar to a wrong name, or all valid names."""
     if near := get_close_matches(name, known):
         return f"did you mean {_either(near)}?"
     return f"expected one of {', '.join(known)}"
@@ -131,7 +131,7 @@ def _either(values: Iterable[str]) -> str:
 
 
 class CurrentSettings(dict[str, Any]):
-    """The current settings of a pipe, its `cfg`. RAISES BioelError: [B270] for another name."""
+    """The current settings of a pipe (`cfg`). RAISES BioelError: [B270] if a name is unknown."""
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name not in self:
@@ -298,7 +298,7 @@ class TrainingSettings(Settings):
     seed: Natural = Field(default=0, description="Random seed of the sampling.")
 
 
-# Labels of pipelines such as en_core_web_sm, which no concept has.
+# Labels of general pipelines such as en_core_web_sm, which do not mark biomedical concepts.
 GENERAL_LABELS = frozenset(
     "PERSON PER NORP FAC ORG GPE LOC EVENT WORK_OF_ART LAW LANGUAGE DATE TIME PERCENT MONEY"
     " QUANTITY ORDINAL CARDINAL".split()
@@ -373,7 +373,7 @@ class LinkerSettings(Settings):
 
     @property
     def only_labels(self) -> tuple[str, ...]:
-        """Labels of mentions that can be linked; (): mentions with any label.
+        """Labels of the mentions that can be linked; empty if all labels can be linked.
 
         Only a `kb` setting with the same folder for all its labels restricts the labels.
         """

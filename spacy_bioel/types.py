@@ -1,4 +1,4 @@
-"""Records shared by the whole package, from which this module imports only errors."""
+"""Records shared by the whole package; this module imports only `errors` from the package."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 DoubleArray = NDArray[np.float64]
 
-NIL = "NIL"  # `span.kb_id_` of mentions that are linked to no concept
-DOC_ENTS = "doc.ents"  # instead of the key of a span group: the entities of a Doc
-# Span group attribute with the labels that annotators looked for (see `AnnotatedText`).
+NIL = "NIL"  # the `span.kb_id_` of a mention that is not linked
+DOC_ENTS = "doc.ents"  # means the entities of a Doc, where the key of a span group is expected
+# Name of the span group attribute with the labels that annotators looked for (see `AnnotatedText`).
 ANNOTATES = "annotates"
-# Labels with their own entity rules.
+# Labels that have their own entity rules.
 CELL_LINE = "CellLine"
 CHEMICAL = "Chemical"
 GENE = "Gene"
@@ -34,7 +34,7 @@ VARIANT = "Variant"
 # Prefix of organism ids. A type with this prefix is the species of a gene.
 ORGANISM = "NCBITaxon:"
 HUMAN = f"{ORGANISM}9606"
-# Types of organisms that live in a host. Texts mention their genes together with the organism name.
+# Types of organisms that live in a host; texts name such an organism where they mention its genes.
 MICROBES = frozenset((VIRUS := "Virus", PROKARYOTE := "Prokaryote"))
 # Prefix of variant ids, which come from the text instead of a knowledge base.
 DBSNP = "dbSNP:"
@@ -45,7 +45,7 @@ STANDARD = "Standard"
 
 @dataclass(frozen=True, slots=True)
 class Concept:
-    """Concept in a knowledge base.
+    """A concept in a knowledge base.
 
     id (str): A CURIE such as "MESH:D003920" or "HP:0001250"; for UMLS the bare CUI, "C0011849".
     names (tuple[str, ...]): All names, the preferred one first.
@@ -80,7 +80,7 @@ class Concept:
 
 @dataclass(frozen=True, slots=True)
 class KbRelease:
-    """Name, source and release of a knowledge base.
+    """The name, source and release of a knowledge base.
 
     name (str): Name of its folder or its first source.
     source, release, licence (str): As specified for `bioel kb build`; may be empty.
@@ -104,7 +104,7 @@ class KbRelease:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """Stretch of text that refers to one concept, several (composite), or none in the KB (NIL).
+    """A part of a text that means one concept, several (a composite), or none in the KB (NIL).
 
     start, end (int): Character offsets into AnnotatedText.text; text[start:end] is the mention.
     label (str): The mention's semantic type, e.g. "Disease".
@@ -125,7 +125,7 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedText:
-    """Corpus document with its gold mentions, which may overlap.
+    """A corpus document with its gold mentions, which may overlap.
 
     annotates (tuple[str, ...]): Labels that annotators looked for; empty if they looked for all.
         Mentions with other labels may be missing.
@@ -140,12 +140,12 @@ class AnnotatedText:
     entities: tuple[Mention, ...] | None = field(default=None, compare=False)
 
 
-DECIMALS = 4  # to which scores of candidates are rounded
+DECIMALS = 4  # the number of decimals that the scores of candidates are rounded to
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Concept that a mention can be linked to.
+    """A concept that a mention can be linked to.
 
     id (str): Id of the concept.
     score (float): Decision score in [0, 1], comparable across mentions.
@@ -164,8 +164,8 @@ class Candidate:
     def concept(self) -> Concept:
         """The concept with its names and definition, read from the knowledge base at each access.
 
-        Of a concept that rules took from elsewhere, such as a pig gene, only the id and the name
-        that matched are known.
+        For a concept that is not in the knowledge base, such as a pig gene added by rules, the
+        result has only the id and the name that matched.
 
         RAISES BioelError: [B320] if the knowledge base is not open in this process.
         """
@@ -175,7 +175,7 @@ class Candidate:
     @property
     def preferred_name(self) -> str:
         """The concept's preferred name, or the name that matched if the knowledge base lacks the
-        concept; "" if it is not open in this process."""
+        concept; "" if the knowledge base is not open in this process."""
         try:
             return _name_and_types(self.kb, self.id)[0] or self.name
         except BioelError:
@@ -214,9 +214,9 @@ class DeclaredFact:
         relative to the mention, because `Doc.from_docs` shifts mentions.
     described (Callable): Describes a value in a text, for explanations; "" if there is nothing to
         say. The offsets in the value refer to the text.
-    noted (Callable): The same with everything that the value contains, for pages.
+    noted (Callable): Describes everything that the value contains, for HTML pages.
     css_class (Callable): The CSS class of the mention on pages, one of `css_classes`, or "".
-    css_classes (tuple[str, ...]): The classes; where mentions overlap, the first is used.
+    css_classes (tuple[str, ...]): All CSS classes; where mentions overlap, the first is used.
     legend (str): What these classes mean.
     """
 
@@ -263,7 +263,7 @@ class Opened(Protocol):
 
 
 class Opener(Protocol):
-    """A pipe that can open its knowledge base once it has been built."""
+    """A pipe that can open its knowledge base once the knowledge base has been built."""
 
     def kb_if_built(self) -> Opened: ...
 

@@ -65,9 +65,9 @@ for kb_command in (kb_show.info, kb_show.search, kb_show.show, kb_build.encode, 
 
 
 def _add_registered() -> None:
-    """Add the commands of plugins and other packages; "kb diff" is one of `bioel kb`.
+    """Add the commands of plugins and other packages; "kb diff" becomes `bioel kb diff`.
 
-    A command that is missing, or cannot be imported, is hidden, and says so when it is run.
+    A command that is missing or cannot be imported is hidden, and raises an error when it is run.
     """
     groups = {"kb": kb_app, "corpus": corpus_app}
     own = {commands: _names_in(commands) for commands in (app, *groups.values())}
@@ -148,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if error.errno in (errno.EEXIST, errno.ENOTDIR):
             reason = "expected a folder, found a file"
         _exit_with_error(Errors.B252.format(path=path, reason=reason))
-    finally:  # after typer, which sets its own hook; messages of bugs may quote a document
+    finally:  # replaces typer's hook, because an unexpected error's message may quote a document
         sys.excepthook = lambda _, error, __: print(crash_report(error), end="", file=sys.stderr)
 
 

@@ -40,7 +40,7 @@ from spacy_bioel.types import DOC_ENTS
 
 Tracked = TypeVar("Tracked")
 _WIDTH_OF_FILES = 160
-# Errors raised by writing to an open file; they do not include its name.
+# Numbers of the errors for a full disk or quota, which do not name the file that was written to.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # Terminal control characters (C0 except line breaks and tabs, C1, text direction), and lone
 # surrogates.
@@ -146,7 +146,7 @@ def writing(path: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def reporting_bad(report: Path | None, *, sources: Sequence[Path]) -> Iterator[None]:
-    """Skip bad records, list them in a table, and show the first; None: bad records are errors.
+    """Skip bad records, list them in `report` and show the first; without `report`, raise errors.
 
     RAISES BioelError: [B400] if all records are bad. The table is still written.
     """
@@ -188,10 +188,10 @@ def check_distinct(inputs: Iterable[object], outputs: Iterable[object]) -> None:
 
 
 def _identity(file: object) -> object:
-    """Return what all names of a file have in common: its device and number, if it exists."""
+    """Return a value that is equal for all names of a file: its device and inode, or its path."""
     path = Path(str(file))
     if file is None or str(file) == "-" or is_stream(path):
-        return object()  # equal to no other
+        return object()  # not equal to any other file
     return (path.stat().st_dev, path.stat().st_ino) if path.exists() else path.resolve()
 
 
@@ -230,7 +230,7 @@ def is_watched() -> bool:
 
 
 def _stderr() -> Console:
-    # A new console for each use, because a console keeps the stream that it was created with.
+    # Make a console for each use, because a console keeps the stream that it was created with.
     return _Console(stderr=True)
 
 
@@ -254,7 +254,7 @@ Format = Annotated[
     str | None, Option(help="Format of the input; default: detected from its contents.")
 ]
 Prefix = Annotated[
-    str, Option(help="Prefix for ids without one, e.g. MESH: D003920 becomes MESH:D003920.")
+    str, Option(help="Prefix for ids without one: with MESH, D003920 becomes MESH:D003920.")
 ]
 Json = Annotated[
     Path | None,
@@ -321,8 +321,8 @@ MoreKbs = Annotated[
     Option(
         "--kb",
         metavar="[LABEL=]KB",
-        help="An additional knowledge base, a folder or a name from `bioel kb list`; repeatable. "
-        "If MODEL is a pipeline, with the label of its mentions: Anatomy=kb/uberon.",
+        help="An additional knowledge base (a folder, or a name from `bioel kb list`); repeatable. "
+        "If MODEL is a pipeline, add the label of the mentions to link: Anatomy=kb/uberon.",
     ),
 ]
 OtherKb = Annotated[
@@ -330,11 +330,11 @@ OtherKb = Annotated[
     Option(
         "--kb",
         metavar="[LABEL=]KB",
-        help="Link to this knowledge base instead of MODEL's; Anatomy=kb/uberon: only the mentions "
-        "labelled Anatomy.",
+        help="Link to this knowledge base instead of MODEL's; Anatomy=kb/uberon does so only "
+        "for mentions labelled Anatomy.",
     ),
 ]
-NProcess = Annotated[int, Option(min=1, help="Worker processes; useful with idle cores.")]
+NProcess = Annotated[int, Option(min=1, help="Number of worker processes; useful with idle cores.")]
 BatchSize = Annotated[int, Option(min=1, help="Documents per batch.")]
 SkipBad = Annotated[
     Path | None,
@@ -344,7 +344,7 @@ SkipBad = Annotated[
 
 @dataclass(frozen=True)
 class GoldPlace:
-    """Options for the place of the gold mentions in a .spacy file."""
+    """Options that say where a .spacy file has its gold mentions."""
 
     spans_key: Annotated[
         str | None,
@@ -355,7 +355,7 @@ class GoldPlace:
     ] = False
 
     def key(self) -> str | None:
-        """Return the `spans_key` of `read_texts`. RAISES BioelError: [B522] if both are given."""
+        """Return `spans_key` for `read_texts`. RAISES BioelError: [B522] if both are set."""
         if self.ents and self.spans_key is not None:
             raise BioelError(Errors.B522.format(problem="both are given", option="one of them"))
         return DOC_ENTS if self.ents else self.spans_key
@@ -376,9 +376,9 @@ Kb = Annotated[
 def expand_options(
     command: Callable[..., None], plugins: Sequence[type] = ()
 ) -> Callable[..., None]:
-    """Replace the parameter `options` of a command, a dataclass, with an option for each field.
+    """Replace a command's parameter `options`, a dataclass, with an option for each of its fields.
 
-    plugins (Sequence[type]): More dataclasses, for the parameter `plugins`, a list.
+    plugins (Sequence[type]): Further dataclasses, which the command gets as the list `plugins`.
     """
     original = signature(command, eval_str=True)
     groups = [get_type_hints(command)["options"], *plugins]

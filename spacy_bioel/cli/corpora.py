@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @console.expand_options
 def convert(
-    corpus: Annotated[Path, Argument(help="PubTator, BioC, BRAT, JSON lines or .spacy.")],
+    corpus: Annotated[Path, Argument(help="Corpus as PubTator, BioC, BRAT, JSON lines or .spacy.")],
     out: Annotated[Path, Argument(help="File to write: OUT.spacy or OUT.jsonl.")],
     options: console.GoldPlace,
     format: console.Format = None,
@@ -36,7 +36,7 @@ def convert(
         str, Option(help="Registered tokenizer; use the same one for training.")
     ] = "spacy-bioel.BioTokenizer.v1",
     widen: Annotated[
-        bool, Option(help="Widen mentions that split tokens to whole tokens; otherwise drop them.")
+        bool, Option(help="Widen mentions that cut tokens to whole tokens; otherwise drop them.")
     ] = True,
     skip_bad: console.SkipBad = None,
     json_file: console.Json = None,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from spacy_bioel.export.rows import LinkedText, Totals
 
 
-LOCAL = "local"  # the engine that is no plugin
+LOCAL = "local"  # the built-in engine, which is not a plugin
 MentionSource = StrEnum("MentionSource", ["FOUND", "GIVEN"])
 
 
@@ -71,12 +71,12 @@ def link_command(
     code: console.Code = None,
     raw_csv: Annotated[
         bool,
-        Option("--raw-csv", help="Do not escape .csv and .tsv cells that a spreadsheet would run."),
+        Option("--raw-csv", help="Do not escape .csv and .tsv cells that look like formulas."),
     ] = False,
     skip_bad: console.SkipBad = None,
     format: Annotated[
         str | None,
-        Option(help="Format of INPUT; whole: each file is one document; default: detected."),
+        Option(help="Format of INPUT (whole: each file is one document); default: detected."),
     ] = None,
     n_process: console.NProcess = 1,
     batch_size: console.BatchSize = 64,
@@ -89,7 +89,7 @@ def link_command(
         str,
         Option(
             metavar=" or ".join([LOCAL, *all_names(ENGINES)]),
-            help="spark: run on Spark, from and to JSONL or Parquet; OUT is a folder.",
+            help="spark: run on Spark, which reads and writes JSONL or Parquet; OUT is a folder.",
         ),
     ] = LOCAL,
 ) -> None:
@@ -121,8 +121,8 @@ def link_command(
 
     If a document fails, it has an error with code and message instead of links, and the exit status
     is 1. The formats from .csv on omit the document, which is then reported on stderr. Annotations
-    in the input are ignored. With --mentions given, their offsets and labels are used, but never
-    their ids. The label of each mention decides which knowledge base is used.
+    in the input are ignored. With --mentions given, the offsets and labels of annotations are used,
+    but never their ids. The label of a mention decides which knowledge base is used.
 
     If the command is interrupted (Ctrl+C, or an error), the linked documents are kept in
     OUT.partial, and --resume continues after them.

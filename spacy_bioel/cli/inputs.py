@@ -36,7 +36,7 @@ from spacy_bioel.types import AnnotatedText
 STDIN = "-"
 _PLAIN, _WHOLE, _DOCBIN, _PARQUET = "text", "whole", "spacy", ".parquet"
 _ENCODING = "utf-8-sig"
-_MAX_COUNTED = 200_000  # documents, which are read in some 20 seconds
+_MAX_COUNTED = 200_000  # the most documents to count, which takes about 20 seconds
 # Formats detected in .txt files besides plain text. Tables are excluded, because plain text may
 # contain tabs.
 _CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "brat")
@@ -65,7 +65,7 @@ def stream_documents(
 
     Errors in the first document are raised by the call itself, before it is requested.
 
-    skip_bad (Path | None): Report on the bad rows of a table, which are skipped; None: errors.
+    skip_bad (Path | None): File to list the skipped bad rows of a table in; None: raise errors.
     """
     _check_format(format)
     path, is_table = Path(source), format is None and is_text_table(source)
@@ -110,7 +110,7 @@ def _read_table(path: Path, skip_bad: Path | None) -> Iterator[Document]:
         yield from counting_kept((text, id) for text, id in read_text_table(path))
 
 
-_WRAPPED = re.compile(r".{49,160}[^.!?:;]")  # a line of text that may go on in the next one
+_WRAPPED = re.compile(r".{49,160}[^.!?:;]")  # a line of text that may continue on the next line
 _MIN_WRAPPED = 3
 
 
@@ -127,7 +127,7 @@ def _read_lines(source: str) -> Iterator[Document]:
             text = _decode_start(line, source) if first else line.decode("utf8", "surrogateescape")
             n_wrapped += text[:1].islower() and _WRAPPED.fullmatch(before) is not None
             if n_wrapped == _MIN_WRAPPED:
-                n_wrapped += 1  # once
+                n_wrapped += 1  # so that the note is shown only once
                 console.show_note(Warnings.W390.format(source=_shown(source)))
             before = text.rstrip()
             if text := text.strip():
@@ -206,7 +206,7 @@ def _is_plain(path: Path, format: str | None) -> bool:
 
 
 def outputs_of(names: Sequence[str], *, xrefs: bool) -> dict[str, str]:
-    """Map each output name to the suffix that selects its format, which has to store `xrefs`."""
+    """Map output names to the suffixes of their formats; with `xrefs`, a format must store them."""
     outputs = {name: suffix_of(name, formats.suffixes()) for name in names}
     for name, suffix in outputs.items():
         if suffix in missing_names(FORMATS):

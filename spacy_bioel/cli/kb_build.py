@@ -27,7 +27,7 @@ from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Concept
 
-# Longer numbers in --columns are read as header names.
+# Maximum number of digits of a column number in --columns; longer numbers are header names.
 _MAX_DIGITS = 9
 RETIRED_COLUMNS = {"id": 1, "replaced_by": 2}  # columns of a file of retired ids
 SOURCES_HELP = "OBO, OWL, MeSH XML, a UMLS or OMOP folder, CTD, JSONL, CSV, TSV or XLSX."
@@ -50,7 +50,7 @@ class SourceOptions:
     synonym_separator: Annotated[
         str,
         Option(
-            metavar="TEXT", help="What separates synonyms in a cell; default: | or ;, detected."
+            metavar="TEXT", help="Separator of the synonyms in a cell; default: detected (| or ;)."
         ),
     ] = ""
     vocabulary: Annotated[
@@ -91,7 +91,7 @@ def build(
     ] = None,
     retired: Annotated[
         Path | None,
-        Option(metavar="FILE.tsv", help="Retired ids: old id, tab, current id per line."),
+        Option(metavar="FILE.tsv", help="Retired ids, one per line: old id, tab, current id."),
     ] = None,
     json_file: console.Json = None,
 ) -> None:

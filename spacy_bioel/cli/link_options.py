@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LinkRun:
-    """What the options of plugins may depend on.
+    """A run of `bioel link`, as far as the options of plugins may depend on it.
 
     model (str), preset (str | None): As given to the command.
     takes_mentions (bool): Whether the input provides the mentions.
@@ -37,7 +37,7 @@ class LinkOptions:
     """Base class for the options of a plugin: a dataclass with an option for each field."""
 
     def given(self) -> dict[str, Any]:
-        """Return the options that do not have their defaults."""
+        """Return the options that differ from their defaults."""
         return {f.name: x for f in fields(self) if (x := getattr(self, f.name)) != f.default}
 
     def check(self, run: LinkRun) -> None:
@@ -49,15 +49,15 @@ class LinkOptions:
     def change(
         self, linked: Iterable[LinkedText], nlp: Language, run: LinkRun
     ) -> Iterable[LinkedText]:
-        """Return the documents to write."""
+        """Return the linked documents to write, changed as the options require."""
         return linked
 
 
 def option_classes() -> list[type[LinkOptions]]:
-    """Return the options of all plugins.
+    """Return the class of options of each plugin.
 
-    Options of a known plugin that is missing, or that cannot be imported, are hidden, and raise the
-    error that says so.
+    Options of a known plugin that is missing, or that cannot be imported, are hidden; using one
+    raises an error that says why.
     """
     classes: list[type[LinkOptions]] = []
     known = {name: offers.get(LINK_OPTIONS, []) for name, offers in known_plugins().items()}

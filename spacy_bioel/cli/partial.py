@@ -1,7 +1,7 @@
 """Keep the links of a run that may be interrupted, so that another run can continue it.
 
-The partial file lies next to the output until the output is complete. It has one JSON line about
-the run, then one per linked document, and does not depend on the format of the output.
+The partial file lies next to the output until the output is complete. The file has one JSON line
+about the run, then one per linked document, and does not depend on the format of the output.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from spacy_bioel.export.rows import Item, LinkedText, Totals
 from spacy_bioel.files import fingerprint_folder, is_stream
 from spacy_bioel.linking.pipe import Linker
 
-_LINKED_TEXT = TypeAdapter(LinkedText)  # its JSON restores all values
-_START = b'{"partial output of": "bioel link"'  # so that files of other programs are kept
+_LINKED_TEXT = TypeAdapter(LinkedText)  # writes and reads all values as JSON
+_START = b'{"partial output of": "bioel link"'  # marks our files; others are kept
 LinkedTexts = Generator[LinkedText, None, None]
 
 
 class PartialLinks:
-    """The links of the documents that are done.
+    """The links of the documents that a run has finished, in a partial file.
 
     path (Path): The partial file, which is created when linking starts.
     resume (bool): Continue the run that left the file, if there is one.
-    RAISES BioelError: [B551] if there is a file and not `resume`, [B556] if it is not ours.
+    RAISES BioelError: [B551] without `resume` if links are kept, [B556] if the file is not ours.
     """
 
     def __init__(self, path: Path, *, resume: bool) -> None:
@@ -54,11 +54,11 @@ class PartialLinks:
 
     @property
     def n_kept(self) -> int:
-        """Number of documents in the file."""
+        """Number of documents in the partial file."""
         return max(self.n_earlier, self._n_done)
 
     def check(self, about: Mapping[str, str]) -> None:
-        """Note what the links depend on besides the documents; an earlier run must agree."""
+        """Record the options and files of this run; an earlier run must have had the same."""
         self._about = dict(about)
         for what, found in about.items():
             if self.n_earlier and self._earlier.get(what) != found:
@@ -84,7 +84,7 @@ class PartialLinks:
             self._n_done += 1
             yield _LINKED_TEXT.validate_json(values)
         with closing(link_all(watched())) as results, self.path.open("ab") as file:
-            file.truncate(self._size if self._n_done else 0)  # after its last complete line
+            file.truncate(self._size if self._n_done else 0)  # cut after the last complete line
             if not self._n_done:
                 file.write(json.dumps(json.loads(_START + b"}") | self._about).encode() + b"\n")
             for linked in results:
@@ -139,7 +139,7 @@ def check_run(kept: PartialLinks, nlp: Language, code: str | None, **options: ob
 
 @contextmanager
 def counting(kept: PartialLinks | None) -> Iterator[Totals]:
-    """Count documents, and say after an error or Ctrl+C which of them are kept."""
+    """Count documents, and after an error or Ctrl+C say how many of them are kept."""
     totals = Totals()
     try:
         yield totals
@@ -153,6 +153,6 @@ def counting(kept: PartialLinks | None) -> Iterator[Totals]:
             raise
         if kept is None:
             show_note(f"Interrupted after {count_of(totals.documents, 'document')}.")
-        raise Exit(130) from None  # `main` says no more
+        raise Exit(130) from None  # `main` then prints nothing
     if kept is not None:
         kept.path.unlink(missing_ok=True)

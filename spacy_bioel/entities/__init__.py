@@ -26,7 +26,7 @@ from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Candidate
 
-RULE_PROBABILITY = 0.9  # given to mentions that rules find by their context
+RULE_PROBABILITY = 0.9  # the probability of mentions that rules find by their context
 
 
 class Vocabulary(NamedTuple):
@@ -41,19 +41,19 @@ class LinkerKnowledge(Protocol):
 
     @property
     def kb(self) -> KnowledgeBase:
-        """The knowledge base; several knowledge bases are joined into one."""
+        """The linker's knowledge base; if the linker has several, they are joined into one."""
 
     @property
     def vocabularies(self) -> dict[str, Vocabulary]:
-        """The vocabulary for each label that is not linked to the whole knowledge base."""
+        """The vocabulary of each label whose mentions may link to only a part of `kb`."""
 
     @property
     def seen(self) -> Container[str]:
         """The normalised strings seen as mentions in training."""
 
     def rank(self, wanted: Sequence[LabelledString]) -> Ranked:
-        """Return the candidates of (normalised string, label) pairs; those of the strings that
-        `prepare` returned are already known."""
+        """Return the candidates for each (normalised string, label) pair, from the cache if
+        `prepare` returned the string."""
 
     def kb_of(self, label: str) -> KnowledgeBase:
         """Return the knowledge base that mentions with a label are linked to."""
@@ -65,15 +65,15 @@ class LinkerKnowledge(Protocol):
 class EntityRules:
     """Rules for one kind of entity or text. Override what you need: each function has a default.
 
-    labels (tuple[str, ...]): Labels of the mentions.
-    needs_label (bool): Run only in pipelines that link or find one of `labels`, as the default
-        rules do, which every pipeline has.
+    labels (tuple[str, ...]): Labels of the mentions that the rules are made for.
+    needs_label (bool): Run these rules only in pipelines that find or link mentions with one of
+        `labels`; otherwise they run in every pipeline.
     fact_names (tuple[str, ...]): Names of all facts that `facts` may return; each becomes an
         extension, `span._.NAME`, a column in CSV files, and a key in JSON.
     completes_dictionary (bool): `propose` also runs on the names found by the dictionary, in
         pipelines without a detector.
     outside_ids (bool): Candidates may have ids that the knowledge base lacks, with any score. If
-        the `kb` setting lists labels, those of `labels` that it omits have no candidates.
+        the `kb` setting omits one of `labels`, only these rules give its mentions candidates.
     knowledge (LinkerKnowledge | None): The linker's knowledge bases; None in `bioel_mentions`.
     """
 
@@ -91,8 +91,8 @@ class EntityRules:
         return bound
 
     def propose(self, docs: Sequence[Doc], spans: Sequence[FoundSpans]) -> None:
-        """Add spans to each document's spans, or drop some: `spans[i].add(...)`, `add_places`,
-        `drop`."""
+        """Add spans to the spans of each document, or drop some, by calling `add`, `add_places` or
+        `drop` of `spans[i]`."""
 
     def short_forms(self, doc: Doc) -> dict[str, str]:
         """Return the long forms of short forms that a document uses without defining them."""
@@ -122,7 +122,7 @@ class EntityRules:
         return batch.candidates
 
     def facts(self, batch: Batch) -> Sequence[Mapping[str, Any]]:
-        """Return other facts that the text states about each link, as JSON values by name."""
+        """Return further facts that the text states about each link, as JSON values by name."""
         return [{}] * len(batch.links)
 
     def explain(self, batch: Batch) -> Sequence[str]:

@@ -1,6 +1,6 @@
-"""Rules for chemicals: short forms that a document defines in brackets, "mesalamine (5-ASA)".
+"""Rules for chemicals, which find short forms that a document defines: "mesalamine (5-ASA)".
 
-Their letters need not occur in the name, unlike those of the abbreviations in `text.sentences`.
+Unlike an abbreviation (see `text.sentences`), such a form may have letters that the name lacks.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class Chemicals(EntityRules):
     def _definitions(
         self, doc: Doc, chemicals: Iterable[tuple[int, int]]
     ) -> dict[str, tuple[int, int]]:
-        """Return the tokens of the chemical that each short form is defined for."""
+        """Return the start and end token of the chemical that each short form abbreviates."""
         text, known = text_of(doc), long_forms(doc)
         shorts = {
             form.start(): form[1]
             for form in _BRACKETED_FORM.finditer(text)
             if is_short_form(form[1])
             and form[1] not in known
-            and not find_words("not a chemical", form[1])  # "cisplatin (IC50)", "aspirin (PO)"
+            and not find_words("not a chemical", form[1])  # excludes "cisplatin (IC50)"
         }
         defined: dict[str, tuple[int, int]] = {}
         places = find_forms(text, set(shorts.values()))
@@ -68,7 +68,7 @@ class Chemicals(EntityRules):
         return defined
 
     def _is_known(self, short: str, label: str) -> bool:
-        """Whether a short form is a name in a knowledge base without chemicals."""
+        """Whether a short form is a name in a knowledge base that chemicals do not link to."""
         assert self.knowledge is not None
         kb = self.knowledge.kb_of(label)
         is_other = kb is not self.knowledge.kb_of(CHEMICAL)

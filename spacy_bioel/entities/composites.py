@@ -20,10 +20,10 @@ _MAX_READINGS = 4
 _FAMILY_LABELS = frozenset({"Gene", "Disease", "Species"})
 _BRACKET_CONTENT = re.compile(r"\s?[(\[][^()\[\]]*[)\]]")
 _BRACKET_CHAR = re.compile(r"[()\[\]]")
-# Separators between parts. A comma separates parts only before white space: not in "1,2-xylene".
+# Separators between parts. A comma must have white space after it, so "1,2-xylene" is one part.
 _CONJUNCTION = re.compile(r"\s?\band\s?/\s?or\b\s?|\s(?:and|or|nor|as well as|&)\s|\s?/\s?", re.I)
 _PART_SEPARATORS = re.compile(rf"(?:,?(?:{_CONJUNCTION.pattern})|,\s)+", re.I)
-# Coordinations that name a single concept. Their spaces are hidden, so they count as one word.
+# Coordinations that name a single concept. Hiding their spaces makes each count as one word.
 _FIXED_COORDINATION = re.compile(
     r"\b(head and neck|(?:hand,? )?foot and mouth|hand and foot)\b", re.I
 )
@@ -32,10 +32,10 @@ _ARTICLES = {"the", "a", "an"}
 _LEADING = _ARTICLES | {"both", "either", "neither", "some"}
 _OTHER = re.compile(r"^(?:(?:many|some|several)\s+)?other\s+", re.I)
 _LINKING = PREPOSITIONS | _ARTICLES
-# Numbers of family members: "2", "2a", "B", "C7", "IV".
+# A number or letter that distinguishes the members of a family: "2", "2a", "B", "C7", "IV".
 _MEMBER_NUMBER = re.compile(r"\d{1,3}[a-z]?|[a-z]\d{0,2}|[ivx]{1,4}", re.I)
-# Numbers right after a family name ("1" in "ERK1", "3" in "caspase-3", "A8" in "S100A8", "A" in
-# "IL-17A"), with the characters that may come before them.
+# Patterns for the number after a family name ("1" in "ERK1", "3" in "caspase-3", "A8" in "S100A8",
+# "A" in "IL-17A"), each with the characters that may precede the number.
 _MEMBER_FORMS = [
     (re.compile(form, re.I), re.compile(rf"(?<={before})(?:{form})$", re.I))
     for form, before in (
@@ -44,8 +44,8 @@ _MEMBER_FORMS = [
         (r"[a-zα-ω]", r"[\d-]"),
     )
 ]
-# More members that may follow: "/2" and ", -6 and -8", but not "/5%", "/5 ng", "/24 h" or
-# "/β-catenin".
+# Further members of the family after a name: "/2" and ", -6 and -8", but not "/5%", "/5 ng",
+# "/24 h" or "/β-catenin".
 _QUANTITY_UNIT = r"[mμn]?[gMLl]|h|hr|hrs|hours?|min|days?|weeks?|months?|years?"
 _NO_QUANTITY = rf"(?![\w%]|[.,]\d|\s?(?:{_QUANTITY_UNIT})\b)"
 _MORE_MEMBERS = [
@@ -54,8 +54,8 @@ _MORE_MEMBERS = [
     )
     for form in (r"\d{1,2}[A-Za-zα-ω]?", r"[A-Z]\d{1,2}", r"[A-Zα-ω](?!-)")
 ]
-# Numbers that may follow without hyphens, and the text required after them: "HDAC1, 2 and 3 were",
-# but not "IL-6 and 2 patients".
+# Further members may be numbers without hyphens if the next word fits: "HDAC1, 2 and 3 were", but
+# not "IL-6 and 2 patients".
 _LAST_NUMBER = re.compile(r"(?<=[a-zα-ω -])\d{1,2}$", re.I)
 _AFTER_NUMBERS = (
     r"[.,;:)]|\s?$|\s(?!of\b)(?:[a-z]{2}|and|are|but|can|did|for|from|had|has|have|may|was|were|which"
@@ -64,7 +64,7 @@ _AFTER_NUMBERS = (
 _MORE_NUMBERS = re.compile(
     rf"(?:, \d{{1,2}}){{0,20}},? (?:and|or|&) \d{{1,2}}{_NO_QUANTITY}(?={_AFTER_NUMBERS})"
 )
-# "A" in "hepatitis A" and "HLA-A", "II" in "synapsin II", and letters that may follow: ", C and D".
+# Letters and Roman numerals of members ("hepatitis A", "synapsin II"), also in lists: ", C and D".
 _LETTER = r"(?:[A-E]|I{1,3}|IV|V)"
 _LAST_LETTER = re.compile(rf"(?<=[a-z] |[A-Z]-){_LETTER}$")
 _MORE_LETTERS = re.compile(rf"(?:, {_LETTER}){{0,20}},? (?:and|or|&) {_LETTER}(?![\w-])")
@@ -83,8 +83,8 @@ _WORD_PREFIX = re.compile(
 def split_composite(mention: str) -> list[tuple[str, ...]]:
     """Split a composite mention, as written, into its parts, adding the shared words to each part.
 
-    Parts may lack words at the end ("breast and ovarian cancer"), at the start ("hepatitis B
-    and C"), at both ("type 1 and 2 diabetes") or at neither ("fever and cough"). Only a dictionary
+    Parts may lack words at the end ("breast and ovarian cancer"), at the start ("hepatitis B and
+    C"), at both ends ("type 1 and 2 diabetes") or nowhere ("fever and cough"). Only a dictionary
     can decide between these readings: callers look up all parts of a reading, and use the first
     reading whose parts are all names, unless the whole mention is a name.
 
@@ -119,8 +119,8 @@ def split_composite(mention: str) -> list[tuple[str, ...]]:
 
 
 def end_with_members(text: str, start: int, end: int) -> int:
-    """Return the end of a mention, extended to other members of its family: "CDK4" to "CDK4/6",
-    "IL-6" to "IL-6 and -8", "HDAC1" to "HDAC1, 2 and 3", "hepatitis B" to "hepatitis B and C".
+    """Return the end of a mention after widening it to further members of its family: "CDK4" to
+    "CDK4/6", "IL-6" to "IL-6 and -8", "HDAC1" to "HDAC1, 2 and 3".
 
     All corpora except CRAFT annotate such members as one mention.
 
@@ -140,7 +140,7 @@ def end_with_members(text: str, start: int, end: int) -> int:
 
 
 def _members(number_range: re.Match[str]) -> str:
-    """Expand a number range: "1, 2 and 3" for "1-3"; other matches stay as they are."""
+    """Expand a range of numbers, such as "1-3" to "1, 2 and 3"; return other matches unchanged."""
     first, last = map(int, number_range.groups())
     if not 0 < last - first < _MAX_RANGE_MEMBERS:
         return number_range.group()
@@ -148,7 +148,7 @@ def _members(number_range: re.Match[str]) -> str:
 
 
 def _segments(mention: str) -> list[list[str]]:
-    """Return the words in each coordinated segment, or an empty list without a conjunction."""
+    """Return the words of each segment between conjunctions, or [] if there is no conjunction."""
     outside = _BRACKET_CONTENT.sub("", mention)
     text = outside if _CONJUNCTION.search(outside) else _BRACKET_CHAR.sub(" ", mention)
     text = " ".join(text.split()).strip(" .,;:")
@@ -202,7 +202,7 @@ def _end_of_word(word: str) -> str:
 def _written_out(
     segments: Sequence[list[str]], *, prefix: int = 0, suffix: int = 0
 ) -> tuple[str, ...]:
-    """Return the parts with the first part's `prefix` and the last part's `suffix` words added."""
+    """Return the parts, each with the mention's first `prefix` and last `suffix` words added."""
     before = segments[0][:prefix]
     after = segments[-1][len(segments[-1]) - suffix :]
     parts = []
@@ -222,7 +222,7 @@ def _same(word: str, other: str) -> bool:
 
 
 def _cost(first: list[str], last: list[str], *, prefix: int, suffix: int) -> float:
-    """Return the cost of a reading with these numbers of shared words; lower is likelier."""
+    """Return the cost of a reading with `prefix` and `suffix` shared words; low means likely."""
     # Prefer parts of similar length, and a split at a preposition.
     unshared_first, unshared_last = first[prefix:], last[: len(last) - suffix]
     cost = float(abs(len(unshared_first) - len(unshared_last)))
@@ -232,7 +232,7 @@ def _cost(first: list[str], last: list[str], *, prefix: int, suffix: int) -> flo
     elif prefix:
         ends = [word.lower() for word in first[:prefix][-2:]]
         if ends[-1] in _LINKING and not PREPOSITIONS.isdisjoint(ends):
-            cost -= 1.0  # "cancer of the breast and ovary"
+            cost -= 1.0  # favours "cancer of the breast and ovary"
         else:
             cost += 0.5 if len(last) == 1 else 1.5
     if suffix == 1:

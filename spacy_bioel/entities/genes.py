@@ -40,21 +40,21 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.types import GENE, HUMAN, ORGANISM, Candidate, Link, ScoredSpan, best_first
 
-# Strings annotated as genes in at least this fraction of cases are not everyday words: "Pten", but
-# not "met".
+# Minimum share of occurrences annotated as genes that makes a string a gene, not an everyday word:
+# "Pten" reaches this share, "met" does not.
 _MIN_ANNOTATION_RATE = 0.9
 _EVERYDAY_WORD = "an everyday word, in a text that does not mention genes"
-_MIN_ORGANISM_PROBABILITY = 0.01  # genes of less probable organisms are ignored
+_MIN_ORGANISM_PROBABILITY = 0.01  # homonyms in less probable organisms are not resolved
 
 
 class Genes(EntityRules):
-    """Link genes to the organism that the document means.
+    """Link gene mentions to the genes of the organism that the document means.
 
     Everyday words that are gene names are dropped in texts that do not mention genes. The document
     decides between organisms whose genes share a name (see `entities.species`), and between genes
     of one organism that share a name (see `HomonymResolver`).
 
-    usual_names (bool): Give short names the meanings in `entities.usual_names`.
+    usual_names (bool): Give short gene names their usual meanings (see `entities.usual_names`).
     other_organisms (bool): Find names that are genes only in texts that name flies, worms, yeasts
         or the like, and link genes of the organisms in `entities.organism_genes`.
     """
@@ -77,8 +77,8 @@ class Genes(EntityRules):
                 organism_genes.add_organism_genes(doc, of_doc, kb)
 
     def _everyday_words(self, doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
-        """Return all genes if they are everyday words and the text does not mention genetics."""
-        genes = [s for s in spans if s[2] == GENE and s[3] < 1]  # 1 means forced by the user
+        """Return all genes if each is an everyday word and the text does not mention genetics."""
+        genes = [s for s in spans if s[2] == GENE and s[3] < 1]  # 1 means set by the user
         are_words = genes and all(map(self._is_everyday_word, texts_of(doc, genes)))
         return genes if are_words and not find_words("genetics", text_of(doc)) else []
 
@@ -105,7 +105,7 @@ class Genes(EntityRules):
         return queries_of_genes(batch, self.knowledge)
 
     def rescore(self, batch: Batch) -> list[tuple[Candidate, ...]]:
-        """Multiply scores by the organism's probability; concepts without organisms keep theirs."""
+        """Multiply the score of each gene by the probability of the organism that has the gene."""
         assert self.knowledge is not None
         genes_of, table = genes_and_organisms(batch, self.knowledge, orthologs=self.other_organisms)
         groups = list[tuple[int, float, Sequence[Candidate], bool]]()
@@ -194,7 +194,7 @@ class Genes(EntityRules):
 
 def create_genes_v1(*, usual_names: bool = True, other_organisms: bool = True) -> Genes:
     """Registered as `spacy-bioel.Genes.v1`; takes the same arguments as `Genes`."""
-    # A function, because the types of a class's arguments would not be checked.
+    # This is a function, because the argument types of a class would not be checked.
     return Genes(usual_names=usual_names, other_organisms=other_organisms)
 
 
@@ -214,8 +214,8 @@ _MAX_JOINED_WORDS = 4
 
 
 def other_spellings(name: str) -> list[str]:
-    """Return normalised spellings of a gene name, the most similar first: without words around it
-    and with joined words ("IL-2": "il2").
+    """Return normalised spellings of a gene name, the most similar first: without words such as
+    "human" and "gene" around the name, and with joined words ("il2" for "IL-2").
     """
     names = [name]
     for find in (_AFTER_GENE.search, _BEFORE_GENE.match, ORGANISM_PREFIX.match):
@@ -235,14 +235,14 @@ def other_spellings(name: str) -> list[str]:
 
 
 def long_form_of(doc: Doc, span: Span) -> str:
-    """Return the long form of a span: its own text if it is one, "" without a definition."""
+    """Return the long form of a span, the span's own text if that is a long form, or ""."""
     forms, text = long_forms(doc), span.text
     return forms.at(span.start_char, text) or text * (text in forms.values())
 
 
 def queries_of_genes(batch: Batch, knowledge: LinkerKnowledge) -> list[Query]:
-    """Add to the queries of mentions what `genes_by_organism` will look up: other spellings and
-    the symbols of genes with these names."""
+    """Add the strings that `genes_by_organism` will look up to the queries of gene mentions: other
+    spellings of each name, and the symbols of the genes with these names."""
     queries = list(batch.queries)
     for kb, indices in _genes_by_kb(batch, knowledge).items():
         spellings_of = mention_spellings(batch, indices)
@@ -267,10 +267,10 @@ def genes_and_organisms(
     orthologs: bool = True,
     words: WordWeights | None = None,
 ) -> tuple[dict[int, SpeciesCandidates], OrganismTable]:
-    """Return the candidates of genes by organism, and the evidence for each organism.
+    """Return the candidates of gene mentions by organism, and the evidence for each organism.
 
-    orthologs (bool): Add genes that only `entities.organism_genes` knows.
-    words (WordWeights | None): Weights of the words in a document; None: the fitted ones.
+    orthologs (bool): Add the orthologs in `entities.organism_genes`.
+    words (WordWeights | None): Weights of the words in a document; None: the fitted weights.
     """
     genes_of = genes_by_organism(batch, knowledge)
     indices = chain.from_iterable(_genes_by_kb(batch, knowledge).values())
@@ -283,7 +283,7 @@ def genes_and_organisms(
 
 
 def genes_by_organism(batch: Batch, knowledge: LinkerKnowledge) -> dict[int, SpeciesCandidates]:
-    """Return the candidates by organism for each mention whose knowledge base has organisms."""
+    """Return the candidates by organism for mentions whose knowledge base has organism types."""
     genes_of: dict[int, SpeciesCandidates] = {}
     for kb, indices in _genes_by_kb(batch, knowledge).items():
         genes_of |= _species_candidates_in(kb, batch, indices, knowledge)
@@ -296,7 +296,7 @@ def _orthologs_in(
     places: Mapping[int, list[NamedPlace]],
     knowledge: LinkerKnowledge,
 ) -> dict[int, SpeciesCandidates]:
-    """Return the candidates with orthologs for the mentions in documents that name organisms."""
+    """Return, by mention, the candidates with orthologs from the organisms in its document."""
     result, organisms = {}, dict[int, frozenset[str]]()
     for owner, of_doc in places.items():
         if ids := organism_genes.ORTHOLOG_ORGANISMS.intersection(id for *_, id in of_doc):
@@ -313,7 +313,7 @@ def _orthologs_in(
 
 
 def _genes_by_kb(batch: Batch, knowledge: LinkerKnowledge) -> dict[KnowledgeBase, list[int]]:
-    """Return the indices of the mentions for each knowledge base that has organisms."""
+    """Return, for each knowledge base with organism types, the indices of its mentions."""
     linked = knowledge.linked_kbs(set(batch.labels)).items()
     kbs = {label: kb for label, kb in linked if any(t.startswith(ORGANISM) for t in kb.type_names)}
     indices: dict[KnowledgeBase, list[int]] = {}
@@ -323,7 +323,7 @@ def _genes_by_kb(batch: Batch, knowledge: LinkerKnowledge) -> dict[KnowledgeBase
     return indices
 
 
-# Mentions with the same spellings, label and candidates (by identity) share species candidates.
+# Key of species candidates, which mentions share if spellings, label and candidates are the same.
 _MentionKey = tuple[tuple[str, ...], str, int]
 
 
@@ -385,7 +385,7 @@ def _add_genes_by_symbol(
     organism_of = organism_genes.organisms_of(kb, ranked.values())
     ranked_symbol_of = organism_genes.symbols_of(kb, organism_of)
     for key, ids in best_ids.items():
-        # The most frequent symbol comes first: `add` does not replace an organism's gene.
+        # Add the most frequent symbol first, because `add` never replaces an organism's gene.
         for symbol, _ in Counter(symbol_of[id] for id in ids).most_common():
             same = [c for c in ranked[symbol, key[1]] if ranked_symbol_of.get(c.id) == symbol]
             candidates_of[key].add(same, organism_of, by_symbol=True)

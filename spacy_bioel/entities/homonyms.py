@@ -1,6 +1,6 @@
-"""The genes of one organism that a mention may mean, and their probabilities in a document.
+"""Estimate which gene a document means, among the genes of one organism that share a name.
 
-The other names that the document uses decide between them. "Sag" is the symbol of one mouse gene
+The other names that the document uses decide between genes. "Sag" is the symbol of one mouse gene
 and a synonym of another; "Sag/Rbx2 E3 ligase" means the second gene, which is also called Rbx2.
 Curators decide in this way, and so does GNAT (Hakenberg et al. 2008,
 https://doi.org/10.1093/bioinformatics/btn299). Names of homologs with the same symbol count too,
@@ -28,17 +28,17 @@ from spacy_bioel.models.fusion import Fusion, bundled_fusion, softmax_by_group
 from spacy_bioel.text.normalize import normalize_names, stem_of
 from spacy_bioel.types import Candidate
 
-# Evidence for a gene, in the order of the weights (see `gene_features`).
+# Names of the features of a candidate gene, in the order of their weights (see `gene_features`).
 HOMONYM_FEATURES = (
     "score", "named", "other_name", "words", "homologs", "homolog_name", "publications", "symbol",
     "one_word", "defined_otherwise", "short",
 )  # fmt: skip
-_LOWEST_SCORE = 1e-4  # scores are rounded, and may be 0
-_MAX_SHORT = 3  # characters of a short name
+_LOWEST_SCORE = 1e-4  # used instead of lower scores, because a score rounded to 0 has no logarithm
+_MAX_SHORT = 3  # the maximum length of a short name, in characters
 _MIN_OTHER_NAME_LENGTH = 3
 _ALPHANUMERIC = re.compile(r"[a-z0-9]+")
 _PIECE = re.compile(r"[^\s/()\[\],;]+")
-_NON_ALPHANUMERIC = re.compile(r"[\W_]")  # "IL-2" is "IL2"
+_NON_ALPHANUMERIC = re.compile(r"[\W_]")  # ignored, so that "IL-2" is the same as "IL2"
 _FUNCTION_WORDS = frozenset({"of", "and", "the", "in"})
 GeneEvidence = tuple[float, ...]
 
@@ -47,11 +47,11 @@ GeneEvidence = tuple[float, ...]
 class GeneNames:
     """The names of a gene and its homologs, which have the same symbol.
 
-    symbol (str): Without hyphens, in lower case.
+    symbol (str): The symbol of the gene, without hyphens and in lower case.
     publications (float): Logarithm of the number of publications on the human gene with this
-        symbol; 0: fewer than 20, or no such gene.
+        symbol; 0 if there are fewer than 20, or no such gene.
     short (frozenset): One-word names.
-    homolog_names (frozenset): The homologs' names only.
+    homolog_names (frozenset): Names of the homologs.
     stems (frozenset): Stems of the words in all names.
     """
 
@@ -63,7 +63,7 @@ class GeneNames:
 
 
 _UNKNOWN = GeneNames("", 0.0, frozenset(), frozenset(), frozenset())
-_MAX_READ = 1 << 14  # symbols whose names a resolver keeps
+_MAX_READ = 1 << 14  # the number of symbols whose names a resolver caches
 
 
 class WordsOfDocument:
@@ -77,9 +77,9 @@ class WordsOfDocument:
 class GeneMention:
     """A mention of a gene, in the forms that `gene_features` compares with names.
 
-    short, stems (frozenset[str]): Its spellings as one-word names; the stems of their words.
-    defined (frozenset[str]): The stems of what the mention is defined as.
-    is_short (bool): It has at most 3 characters.
+    short, stems (frozenset[str]): The spellings as one-word names; the stems of all words in them.
+    defined (frozenset[str]): The stems of the words in the long form that the document defines.
+    is_short (bool): Whether the mention has at most 3 characters.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class HomonymResolver:
     def _read_family(
         self, genes: frozenset[int]
     ) -> tuple[frozenset[str], frozenset[str], dict[int, frozenset[str]]]:
-        """Return the one-word names and the stems of genes, and the names of each of them."""
+        """Return the genes' one-word names, the stems in all their names, and each gene's names."""
         rows = np.array(list(genes))
         indptr, name_rows = self.kb.names_of_all(rows)
         names = self.kb.names.take(name_rows)
@@ -140,7 +140,7 @@ def gene_features(
         log(max(gene.score, _LOWEST_SCORE)),
         is_named(gene),
         not document.short.keys().isdisjoint(names.short - mention.short),
-        # One or two words say little.
+        # Smooth the share of stems in the document, because one or two stems say little.
         (len(other_stems & document.stems) + 0.5) / (len(other_stems) + 2),
         bool(names.homolog_names),
         not names.homolog_names.isdisjoint(mention.short),
@@ -161,10 +161,10 @@ def other_name(names: GeneNames, mention: str, document: WordsOfDocument) -> str
 def resolve_homonyms(
     genes: Sequence[Sequence[Candidate]], features: Iterable[GeneEvidence]
 ) -> list[list[Candidate]]:
-    """Return the candidates of each group with their probabilities, which leave a rest for NIL.
+    """Return the candidates of each group, scored by probability; NIL has the remaining share.
 
     genes (Sequence): Groups of candidates from one organism for one mention.
-    features (Iterable): The evidence for each candidate in turn.
+    features (Iterable): The evidence for each candidate, in the order of `genes`.
     """
     groups = np.repeat(np.arange(len(genes)), list(map(len, genes)))
     table = np.array(list(features), np.float32).reshape(-1, len(HOMONYM_FEATURES))
@@ -186,6 +186,6 @@ def _compact(name: str) -> str:
 
 @cache
 def _publications() -> dict[str, float]:
-    """Read the logarithm of the number of publications by symbol, without hyphens."""
+    """Read the logarithm of the number of publications on each gene, by symbol without hyphens."""
     counts: dict[str, float] = srsly.read_gzip_json(ASSETS_FOLDER / "gene_publications.json.gz")
     return counts

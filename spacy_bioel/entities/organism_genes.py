@@ -1,12 +1,12 @@
-"""Genes of organisms whose genes are names only in documents that name them.
+"""Gene names that count only in documents that name the organism, such as "wingless" of flies.
 
 Genes of flies, worms, yeasts, zebrafish, frogs and thale cress have names that are words elsewhere:
 "wingless", "daf-16", "cdc25". A name that is a common word ("white", "cut") is a gene only in a
-document that is mostly about these organisms, and next to words for genes or another gene.
+document that is mostly about these organisms, and next to another gene or a word like "gene".
 
 Orthologs in cattle, pigs, chickens, dogs, frogs and thale cress are not in the bundled genes, but
-in assets/ortholog_symbols.tsv.xz: numbers in NCBI Gene by symbol and organism. This table is read
-when a document names one of the organisms. Symbols that are letters only need words for genes.
+in assets/ortholog_symbols.tsv.xz: NCBI Gene numbers by symbol and organism. The table is read if a
+document names one of these organisms. A symbol of letters counts only next to "gene" or the like.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.types import GENE, ORGANISM, SPECIES, Candidate
 
-# Flies, worms, yeasts, zebrafish, frogs and thale cress.
+# Flies, worms, yeasts, zebrafish, frogs and thale cress have genes that are named like words.
 _NAMED_LIKE_WORDS = {f"{ORGANISM}{id}" for id in (7227, 6239, 4932, 4896, 7955, 8364, 3702)}
 _GENE_NAME = re.compile(r"(?<![\w-])[^\W\d_µμ]\w*(?:-\w+)*(?![\w-])")
 _ALLELE = re.compile(r"[Δ∆]$|(?<=^[a-z]{3}\d)-\d{1,3}$|(?<=^[a-z]{3}\d\d)-\d{1,3}$")
 _LONGER_NAME = re.compile(r" (?:of\b|in\b|[A-Z])")  # "Son of sevenless"
-_MIN_ORGANISM_SHARE = 0.5  # share of organism mentions above which words may be genes
-_MIN_LENGTH, _MIN_LENGTH_OF_LETTERS = 3, 2  # characters: "wg", but not "E3"
-_MAX_FREQUENCY = 1.0  # per million words, of words that are rarely anything but genes
+_MIN_ORGANISM_SHARE = 0.5  # the minimum share of such organisms for adding common words
+_MIN_LENGTH, _MIN_LENGTH_OF_LETTERS = 3, 2  # in characters: "wg" is long enough, "E3" is not
+_MAX_FREQUENCY = 1.0  # per million words; a more frequent word is a common word
 _LIST = r"(?:,|,? and|,? or|/) ?"
 _BEFORE_GENE_IN_LIST, _AFTER_GENE_IN_LIST = re.compile(_LIST), re.compile(rf"{_LIST}$")
 
 
 def add_organism_genes(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
-    """Add missed names of genes if the document names one of the organisms above. Common words are
-    added only if at least half of its mentions of organisms are of these organisms."""
+    """Add missed gene names if the document names flies or another organism of this module. Common
+    words need such organisms to be at least half of the organisms that the document mentions."""
     text = text_of(doc)
     named = [id for *_, id in organism_words(text) if id in _NAMED_LIKE_WORDS]
     tables, about = orthologs_of(kb, named).values(), set(named)
@@ -89,7 +89,7 @@ def add_organism_genes(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
 
 
 def _known_genes(kb: KnowledgeBase, words: set[str], organisms: set[str]) -> set[str]:
-    """Return the words that are names of genes of these organisms."""
+    """Return the words that are names of genes in one of the organisms."""
     different = sorted(words)
     rows = kb.lookup_names(normalize_names(different))
     names = kb.names.take(np.maximum(rows, 0))
@@ -106,8 +106,8 @@ def _known_genes(kb: KnowledgeBase, words: set[str], organisms: set[str]) -> set
 
 
 def _is_named_gene(text: str, start: int, end: int, starts: set[int], ends: set[int]) -> bool:
-    """Whether a common word has a capital within a sentence, or words for genes beside it, or a
-    gene in the same list."""
+    """Whether a common word ("white") is a gene: it is capitalised within a sentence, next to a
+    gene word such as "expression", or in a list with another gene."""
     before = text[max(0, start - 2) : start].rstrip()[-1:]
     is_marked = before.isalpha() or before in {",", ";"}
     is_capitalised = text[start].isupper() and is_marked and not _LONGER_NAME.match(text, end)
@@ -121,11 +121,11 @@ def _is_named_gene(text: str, start: int, end: int, starts: set[int], ends: set[
 
 
 ORTHOLOG_ORGANISMS = frozenset(f"{ORGANISM}{id}" for id in (9913, 9823, 9031, 9615, 8364, 3702))
-_SCORE = 0.9  # score of a symbol that no other organism has
+_SCORE = 0.9  # the score of an ortholog whose symbol no other organism has
 
 
 def orthologs_of(kb: KnowledgeBase, organisms: Collection[str]) -> dict[str, dict[str, str]]:
-    """Return the gene ids by organism and normalised symbol; none if `kb` is not bundled."""
+    """Return ortholog ids by organism and normalised symbol; empty unless `kb` is bundled."""
     known = ORTHOLOG_ORGANISMS.intersection(organisms)
     is_bundled = bool(known) and bundled_name(kb) == "genes"
     return {organism: _orthologs()[organism] for organism in sorted(known) if is_bundled}
@@ -142,7 +142,7 @@ def _orthologs() -> dict[str, dict[str, str]]:
 
 
 def organism_of_ortholog(id: str) -> str:
-    """Return the organism of a gene in the table, or ""."""
+    """Return the organism of a gene in the table of orthologs, or ""."""
     return next((organism for organism, ids in _orthologs().items() if id in ids.values()), "")
 
 
@@ -152,11 +152,11 @@ def with_orthologs(
     spellings: Sequence[str],
     kb: KnowledgeBase,
 ) -> SpeciesCandidates:
-    """Add genes from `orthologs_of` by a mention's spellings, and by the symbols of known genes."""
+    """Add orthologs whose symbol is a spelling of the mention, or the symbol of a candidate."""
     genes = [found.genes[organism][0] for organism in sorted(found.named)]
     symbols = kb.names.take(kb.preferred_rows(kb.find_all([gene.id for gene in genes])))
     names = [*spellings, *normalize_names(symbols)]
-    groups = found.genes.copy(), found.named.copy(), found.by_symbol.copy()  # others share them
+    groups = found.genes.copy(), found.named.copy(), found.by_symbol.copy()  # mentions share these
     result = replace(found, genes=groups[0], named=groups[1], by_symbol=groups[2])
     for organism, ids in tables.items():
         for i, name in enumerate(names):

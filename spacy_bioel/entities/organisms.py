@@ -1,4 +1,4 @@
-"""The organisms that documents name, and where: their mentions, words that imply them, names."""
+"""Find where documents name organisms: by mentions, names, or words such as "patients"."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ _GENE_TO_ORGANISM = re.compile(
 )
 _CASED_WORD = re.compile(r"(?<![\w-])[A-Za-z][a-z]{1,20}(?![\w-])")  # "rams", but not "RAM"
 _WORD = re.compile(r"\w+")
-OTHER = "other"  # organisms with too few texts to fit weights
+OTHER = "other"  # any organism with too few texts to fit its weights
 LETTERS = re.compile(r"[a-z]{2,}")
 _MAX_ORGANISMS = 50
 _ANYWHERE = 1 << 40  # longer than any document, in characters
 _NEAR = 60.0  # characters; nearness falls to a third over this distance
-# Uses in patterns.tsv for animals that are only tools: "yeast two-hybrid", "nude mice".
+# Uses in patterns.tsv whose words show that an animal is a tool: "yeast two-hybrid", "nude mice".
 _TOOLS = ("before a laboratory animal", "after a laboratory animal")
 
 
 @dataclass(frozen=True)
 class WordWeights:
-    """How strongly words point to genes of an organism: "littermates", "cohort", "larvae".
+    """How strongly words such as "littermates" or "larvae" point to the genes of an organism.
 
-    organisms (Sequence[str]): Their ids, and `OTHER`.
+    organisms (Sequence[str]): Ids of the organisms, and `OTHER`.
     weights (NDArray): Log-odds for each word and organism. Shape (n_words, n_organisms).
     """
 
@@ -57,15 +57,15 @@ class WordWeights:
     weights: NDArray[np.float32]
 
     def of(self, text: str) -> dict[str, float]:
-        """Return the evidence of a text's words for each organism."""
+        """Return how strongly the words of a text point to each organism."""
         rows = sorted(self.row_of[w] for w in {*LETTERS.findall(text.lower())} if w in self.row_of)
-        weights = self.weights[rows].sum(0) / sqrt(len(rows) + 1)  # by length
+        weights = self.weights[rows].sum(0) / sqrt(len(rows) + 1)  # normalised by length
         return dict(zip(self.organisms, weights.tolist(), strict=True))
 
 
 @cache
 def word_weights() -> WordWeights:
-    """Return the weights that training/scripts/gene_evidence.py has fitted."""
+    """Read the weights of words that training/scripts/gene_evidence.py fitted."""
     table: dict[str, list[Any]] = srsly.read_gzip_json(ASSETS_FOLDER / "organism_context.json.gz")
     return WordWeights(
         table.pop(""),
@@ -77,8 +77,8 @@ def word_weights() -> WordWeights:
 class NamedOrganisms:
     """The organisms mentioned in a document, with their positions, in text order.
 
-    words, words_of (dict): The evidence of the document's words for each organism; of the words in
-        each sentence.
+    words, words_of: The evidence for each organism from the words of the whole document, and a list
+        with the evidence from each sentence.
     """
 
     def __init__(self, doc: Doc, places: list[NamedPlace], words: WordWeights) -> None:
@@ -87,8 +87,8 @@ class NamedOrganisms:
         self.ends = [end for _, end, _ in places]
         self.ids = [id for _, _, id in places]
         self.counts = Counter(self.ids)
-        # The organisms that a gene may belong to. Limited, so that the running time is linear even
-        # if a text lists thousands of organisms and of genes.
+        # Limit the organisms that a gene may belong to, so that the running time is linear even if
+        # a text lists thousands of organisms and genes.
         self.likely = [id for id, _ in self.counts.most_common(_MAX_ORGANISMS)]
         self.borders = sentence_borders(self.text)
         self._limits = [0, *self.borders, _ANYWHERE]
@@ -107,9 +107,9 @@ class NamedOrganisms:
         return bisect_right(self.borders, offset)
 
     def around(self, organism: str, offset: int) -> tuple[float, float, bool, bool, bool]:
-        """Return how near an organism's last mention before an offset is, and its nearest one: 1 to
-        0; and whether it is mentioned before and after the offset in the same sentence, and in the
-        sentence before."""
+        """Return how near the last earlier mention and the nearest mention of an organism are to an
+        offset (1: here, 0: far), and whether the organism is mentioned earlier in the sentence,
+        later in the sentence, and in the previous sentence."""
         starts, ends = self._places_of.get(organism, ((), ()))
         sentence, n = self.sentence_at(offset), bisect_right(ends, offset)
         limits = self._limits[max(0, sentence - 1)], *self._limits[sentence : sentence + 2]
@@ -128,7 +128,7 @@ class NamedOrganisms:
         return self.ids[next_place] if is_linked else ""
 
     def last_before(self, start: int, *, within: int = _ANYWHERE) -> str:
-        """Return the last organism at most `within` characters before an offset, or ""."""
+        """Return the last organism named at most `within` characters before an offset, or ""."""
         n_before = bisect_right(self.ends, start)
         is_near = n_before and start - self.ends[n_before - 1] <= within
         return self.ids[n_before - 1] if is_near else ""
@@ -136,8 +136,8 @@ class NamedOrganisms:
 
 @cache
 def _organism_tables() -> tuple[re.Pattern[str], list[str], dict[str, str]]:
-    """Return a pattern with a group for each organism that has words, these organisms, and the
-    animals by their words ("sows", "beagle"; see SOURCES.md).
+    """Return a pattern with one group per organism, the organism of each group, and the animal that
+    a word such as "sows" or "beagle" means (see SOURCES.md).
 
     Words for people, strains, and cell lines that are not human are in assets/species_words.json.
     Cell lines in which genes of other organisms are expressed have no organism there ("").
@@ -152,7 +152,7 @@ def _organism_tables() -> tuple[re.Pattern[str], list[str], dict[str, str]]:
 
 @lru_cache(maxsize=256)
 def organism_words(text: str) -> list[NamedPlace]:
-    """Return words that imply an organism ("patients", "C2C12"), found without a detector."""
+    """Return the words that imply an organism ("patients", "C2C12"); no detector is needed."""
     pattern, organisms, animals = _organism_tables()
     matches = pattern.finditer(text)
     places = [(*match.span(), organisms[(match.lastindex or 1) - 1]) for match in matches]
@@ -166,8 +166,8 @@ def organism_words(text: str) -> list[NamedPlace]:
 
 @cache
 def _names_in_training() -> dict[str, list[tuple[list[str], str]]]:
-    """Read the normalised names of organisms in the training texts of the starter, with the
-    organism that each mostly means, by their first words; the longest come first."""
+    """Read the organism names in the starter's training texts, each with the organism that it means
+    most often. The keys are first words of names; longer names come first."""
     table: dict[str, dict[str, int]] = srsly.read_json(ASSETS_FOLDER / "starter/alias_table.json")
     names: dict[str, list[tuple[list[str], str]]] = {}
     for name, ids in sorted(table.items(), key=lambda entry: -len(entry[0].split())):
@@ -178,7 +178,7 @@ def _names_in_training() -> dict[str, list[tuple[list[str], str]]]:
 
 
 def organism_names(text: str) -> list[NamedPlace]:
-    """Return the names of organisms in a text, for documents whose organisms nobody has marked."""
+    """Return the organism names in a text, for documents whose organisms are not marked yet."""
     names, places, next_word = _names_in_training(), list[NamedPlace](), 0
     found = list(_WORD.finditer(text))
     words = [match[0].lower() for match in found]
@@ -192,9 +192,9 @@ def organism_names(text: str) -> list[NamedPlace]:
 
 
 def organism_places(batch: Batch, owners: Iterable[int]) -> dict[int, list[NamedPlace]]:
-    """Return the organisms that each document names: mentions, words that imply an organism, and
-    cell lines, which are human unless they are such words. If no mention is an organism, the names
-    of organisms are looked up in the text."""
+    """Return where each document names organisms: in mentions, by words that imply an organism, and
+    by cell lines, which count as human unless such a word says otherwise. If no mention is linked
+    to an organism, organism names are looked up in the text."""
     texts = {owner: text_of(batch.docs[owner]) for owner in owners}
     places: dict[int, list[NamedPlace]] = {owner: [] for owner in texts}
     cells: dict[int, list[NamedPlace]] = {owner: [] for owner in texts}
@@ -220,6 +220,6 @@ def organism_places(batch: Batch, owners: Iterable[int]) -> dict[int, list[Named
 
 def is_microbe(kb: KnowledgeBase, organism: str) -> bool:
     """Whether an organism is a microbe (a virus, bacterium or archaeon), which lives in a host."""
-    # The parts' types are memory-mapped; a joined knowledge base would have to compute its types.
+    # Ask the parts, whose types are memory-mapped; a joined knowledge base would compute its types.
     rows = ((part, part.find(organism)) for part in parts_of(kb))
     return any(row >= 0 and not MICROBES.isdisjoint(part.types_of(row)) for part, row in rows)

@@ -1,7 +1,7 @@
-"""Patterns for words in and beside names: assets/patterns.tsv, one row for each.
+"""The patterns in assets/patterns.tsv, which find words in and beside names.
 
 A row has a use, a regular expression, an example that it matches, and a counterexample that no row
-of this use matches. The file begins with the uses. tests/entities/test_cases.py runs the examples.
+with this use matches. The file begins with a list of the uses. Tests run the examples.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from functools import cache
 
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 
-# What may stand between the words of a use (ROWS) and the name.
+# Patterns for the text between a name and the words of a use; ROWS is replaced by these words.
 _BETWEEN = {
     "before a gene": r"\b(?:ROWS)(?: (?:of|for|in|to|against|with|encoding))?(?: the)?"
     r"(?: human| mouse| rat)?[ (]$",
     "after a chemical": r"(?P<word>(?P<singular>(?:[ -][a-z]+){0,2}[ -](?:ROWS))s?)"
     r"(?: [A-Z]?\d{1,2}[A-Z]?| [IVX]{1,3}| (?:alpha|beta|gamma))?(?![\w-])",
-    # "cat. no. A4503G", "wells A12G to"
+    # This matches before the codes in "cat. no. A4503G" and "wells A12G to".
     "before a code": r"(?:ROWS)(?:[ :#(\[]{0,3}(?:no|nos|numbers?|codes?|id|ref|names?|registration"
     r"|was|were|is|are|as|one|primers?|the|called|named|labelled)\b\.?){0,4}[ :#(\[\"']{0,3}"
     r"(?:[A-Z]\w{2,11},? (?:and|or|to) |[A-Z]\w{2,11}, )?$",
     "before a laboratory animal": r"(?:ROWS)(?:tumou?r\s)?(?:in\s(?:nude\s|SCID\s|athymic\s)?)?$",
 }
-_WHOLE = {"code", "not a chemical"}  # rows match a whole string
-_CASED = {*_WHOLE, "after a chemical"}  # case matters
-_SEARCHED = 70  # characters before a name to search
+_WHOLE = {"code", "not a chemical"}  # uses whose rows match a whole string
+_CASED = {*_WHOLE, "after a chemical"}  # uses whose rows are case-sensitive
+_SEARCHED = 70  # the number of characters to search before a name
 
 
 def pattern_rows() -> dict[str, list[str]]:
-    """Read the regular expressions of each use."""
+    """Read the regular expressions of each use, such as "before a gene"."""
     rows_of: dict[str, list[str]] = {}
     for line in (ASSETS_FOLDER / "patterns.tsv").read_text("utf8").splitlines():
         if line[:1] != "#":
@@ -56,7 +56,7 @@ def joined(use: str, rows: Sequence[str]) -> re.Pattern[str]:
 
 
 def find_words(use: str, text: str, start: int = 0, end: int | None = None) -> re.Match[str] | None:
-    """Find the words of a use in the string text[start:end], or before or after it."""
+    """Find the words of a use in text[start:end], or before or after it, as the use says."""
     pattern = patterns()[use]
     end = len(text) if end is None else end
     if use.startswith("before "):
@@ -68,8 +68,8 @@ def find_words(use: str, text: str, start: int = 0, end: int | None = None) -> r
 
 
 def is_code(text: str, start: int, end: int) -> bool:
-    """Whether a string with digits, text[start:end], is a code according to the words before it, or
-    the string is "cat" before a catalogue number."""
+    """Whether text[start:end] is a code instead of a name: it has digits, and looks like a code or
+    follows words such as "cat. no.", or it is "cat" before a catalogue number."""
     mention = text[start:end]
     if mention.lower() == "cat":
         return find_words('after "cat"', text, start, end) is not None

@@ -1,4 +1,4 @@
-"""A pipe's rule sets, which are called in order and whose results are checked.
+"""Call the rule sets of a pipe in order, and check their results.
 
 Error messages use the config's name for a rule set, since a pipe may have several rule sets of
 the same class.
@@ -36,7 +36,7 @@ _RESERVED_FACTS = frozenset(
     " error concept_id cui cuis explanation bioel_records".split()
 )
 
-# Functions of earlier versions, and those that took their place.
+# Functions that rules had in earlier versions, and the functions that replaced them.
 _FORMER_FUNCTIONS = {
     "find": "propose(docs, spans)",
     **dict.fromkeys(("queries", "rewrite", "wants_all"), "prepare(batch)"),
@@ -51,11 +51,11 @@ def reserved_facts() -> frozenset[str]:
     return _RESERVED_FACTS.union(names)
 
 
-NamedRules = tuple[str, EntityRules]  # with the name that they have in the config
+NamedRules = tuple[str, EntityRules]  # the name of rules in the config, and the rules
 
 
 def _run(named: NamedRules, function: str, *args: Any, n: int | None = None) -> Any:
-    """Call a function of a rule set.
+    """Call a function of a rule set, and check the number of results.
 
     n (int | None): Number of results that the function must return.
     RAISES BioelError: [B497] instead of errors without a code, [B503] if the number of results is
@@ -85,7 +85,7 @@ def _error(named: NamedRules, message: str, **fields: Any) -> BioelError:
 
 
 class RuleSet:
-    """A pipe's rules by name, without those that the config switches off (None).
+    """A pipe's rules by name; rules that the config switches off (None) are left out.
 
     Rules that override a function are called in config order.
 
@@ -120,7 +120,7 @@ class RuleSet:
         return RuleSet({name: r.with_knowledge(knowledge) for name, r in self.rules.items()})
 
     def for_labels(self, labels: Collection[str], *, labelled: bool = False) -> RuleSet:
-        """Return the rules that run if a pipeline links, or finds, mentions with these labels.
+        """Return the rules that run in a pipeline that finds or links mentions with these labels.
 
         labelled (bool): Leave out rules without labels.
         """
@@ -153,9 +153,9 @@ class RuleSet:
             of_doc.why = ""
 
     def forms_of(self, doc: Doc, *, settings: LinkerSettings) -> LongForms:
-        """Return long forms of short forms in a document; its own definitions take precedence.
+        """Return the long form of each short form in a document, preferably as defined there.
 
-        Words with subscripts in brackets are short forms too.
+        A word with a subscript in brackets, "H(2)O", is a short form too.
         """
         text = text_of(doc)
         forms = {text[start:end]: plain for start, end, plain in subscripts(text, text)}
@@ -210,7 +210,7 @@ class RuleSet:
                     raise _error(named, Errors.B507, found=f"{more!r:.80}")
                 if unknown := more.keys() - set(named[1].fact_names):
                     raise _error(named, Errors.B504, fact=min(unknown))
-                facts_of_link.update(json.loads(json.dumps(more)) if more else {})  # tuples: lists
+                facts_of_link.update(json.loads(json.dumps(more)) if more else {})  # tuple -> list
         return facts
 
     def explain(self, batch: Batch) -> list[str]:
@@ -246,10 +246,10 @@ def _is_candidate(value: object) -> bool:
 def _checked(
     named: NamedRules, label: str, before: Sequence[Candidate], after: Any
 ) -> tuple[Candidate, ...]:
-    """Return what `rescore` returned for a mention, best first.
+    """Check the candidates that `rescore` returned for a mention, and return them best first.
 
-    RAISES BioelError: [B497] if these are not candidates, [B500] if a new one with a score below 1
-        is not in the knowledge base of the label.
+    RAISES BioelError: [B497] if a value is not a candidate, [B500] if a new candidate with a score
+        below 1 is not in the knowledge base of the label.
     """
     if not (isinstance(after, Sequence) and all(map(_is_candidate, after))):
         reason = f"{after!r:.200} is not a list of Candidates with ids and scores from 0 to 1"

@@ -18,7 +18,7 @@ from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_names
 
-MIN_CASELESS_LENGTH = 4  # characters; shorter forms are case-sensitive
+MIN_CASELESS_LENGTH = 4  # in characters; shorter forms are case-sensitive
 _LongForm = TypeVar("_LongForm")
 
 
@@ -30,10 +30,10 @@ def _tables() -> dict[str, Any]:
 
 
 def long_forms_with(more: Mapping[str, str]) -> dict[str, str]:
-    """Return the long forms of the shorthand of all texts and of more shorthand.
+    """Return the long forms of the shorthand that is common to all texts, and of `more` shorthand.
 
-    Alternatives are separated by "|". The forms are also returned capitalised, as at the start of a
-    line: "Wt loss" and "Dizzy", but not "Sob".
+    "|" separates alternative long forms. Short forms are also returned capitalised, as at the start
+    of a line: "Wt loss" and "Dizzy", but not "Sob".
     """
     forms = {**_tables()["forms"], **more}
     for short in sorted(forms):
@@ -52,7 +52,7 @@ def forms_in(text: str, forms: Mapping[str, _LongForm]) -> dict[str, _LongForm]:
 
 
 def first_known(kb: KnowledgeBase, names: str) -> str:
-    """Return the first of names separated by "|" that is in a knowledge base, or else the first."""
+    """Return the first name that is in a knowledge base, else the first; "|" separates names."""
     if "|" not in names:
         return names
     alternatives = names.split("|")
@@ -65,9 +65,9 @@ def shorthand_for(
 ) -> dict[str, str]:
     """Return the long forms of shorthand, without short forms that are names in a knowledge base.
 
-    more (Mapping | None): Shorthand in addition to that of all texts.
-    takes_precedence (bool): Keep short forms of names in the knowledge base, even if they are names
-        themselves, unless a user has added them.
+    more (Mapping | None): Shorthand in addition to the shorthand common to all texts.
+    takes_precedence (bool): Keep a short form that is itself a name if its long form is a name in
+        the knowledge base too, unless a user has added the short form.
     """
     forms = {short: first_known(kb, long) for short, long in long_forms_with(more or {}).items()}
     rows = kb.lookup_names(normalize_names(list(forms)))
@@ -84,7 +84,7 @@ class Shorthand(EntityRules):
 
     @cached_property
     def _forms(self) -> dict[str, str]:
-        """Shorthand that can be looked up in the whole knowledge base, with its long forms."""
+        """The long form of each short form that is not a name in the whole knowledge base."""
         assert self.knowledge is not None
         return shorthand_for(self.knowledge.kb)
 

@@ -1,6 +1,6 @@
 """Species assignment: the probability of each organism that a gene mention may belong to.
 
-Many organisms have genes with the same symbol. Curators choose between them by the organisms that
+Many organisms have genes with the same symbol. Curators choose between genes by the organisms that
 the document mentions, how often and how near ("human BRCA1"), by words for people and cell lines,
 by the spelling of the symbol (TP53, Tp53), and by the other genes in the document. SR4GN works in
 the same way (Wei et al. 2012, https://doi.org/10.1371/journal.pone.0038460). The weights are fitted
@@ -34,7 +34,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.models.fusion import Fusion, bundled_fusion, softmax_by_group
 from spacy_bioel.types import HUMAN, ORGANISM, SPECIES, Candidate
 
-# Added to scores, which are rounded and may be 0 for genes that are rare in the training texts.
+# A floor added to scores: the rounded score of a gene that is rare in the training texts may be 0.
 _SCORE_FLOOR = 1e-9
 
 
@@ -42,8 +42,8 @@ _SCORE_FLOOR = 1e-9
 class SpeciesCandidates:
     """A mention's candidates by organism, scored as if the mention belonged to that organism.
 
-    named, by_symbol (set): Organisms with a gene of which the mention is a name; organisms with a
-        gene that has the same symbol as such a gene.
+    named (set): Organisms with a gene that has the mention as a name.
+    by_symbol (set): Other organisms, with a gene that shares its symbol with such a gene.
     is_whole (bool): The mention as written is a name in the knowledge base.
     always (Sequence[str]): Organisms to consider even if the document does not mention them.
     others (list): Candidates without an organism.
@@ -69,13 +69,13 @@ class SpeciesCandidates:
         *,
         by_symbol: bool = False,
     ) -> None:
-        """Add candidates for another spelling; organisms keep the genes already found by name."""
+        """Add candidates for another spelling; genes already found by name or symbol are kept."""
         groups: dict[str, list[Candidate]] = {}
         for c in candidates:
             if c.id in organism_of:
                 groups.setdefault(organism_of[c.id], []).append(c)
         named = {organism for organism, genes in groups.items() if any(map(is_named, genes))}
-        total = fsum(c.score for organism in named for c in groups[organism])  # in any order
+        total = fsum(c.score for organism in named for c in groups[organism])  # order-independent
         for organism, genes in groups.items():
             if organism in named and organism not in self.named | self.by_symbol:
                 factor = total / sum(c.score + _SCORE_FLOOR for c in genes)
@@ -111,7 +111,7 @@ _ORGANISM_OF_PREFIX = {"h": HUMAN, "m": MOUSE, "r": RAT}
 _BACTERIAL_SYMBOL = re.compile(r"[a-z]{3}[A-Z]\d?")  # "recA"
 _SIMPLE = {f"{ORGANISM}{id}" for id in (7227, 6239, 4932, 4896)}  # flies, worms and yeasts
 _LIKE_HUMAN = {f"{ORGANISM}{id}" for id in (9913, 9823, 9031, 9615)}  # "MSTN" in cattle, pigs, ...
-_MAX_RIGHT_BEFORE = 2  # characters between an organism and the gene right after it
+_MAX_RIGHT_BEFORE = 2  # the maximum number of characters between an organism and its gene
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def organism_table(
     Parts of composites are not counted as evidence for other mentions.
 
     genes (Mapping): The candidates by organism for each mention that may be a gene.
-    places (Mapping): From `organism_places`, for the documents of these mentions.
+    places (Mapping): The result of `organism_places` for the documents of these mentions.
     kb (KnowledgeBase): Its concept types show which organisms are microbes, and which ones it has
         genes of.
     """
@@ -150,15 +150,15 @@ def organism_table(
     }
     named = {id for document in documents.values() for id in document.counts}
     microbes = {id for id in named if is_microbe(kb, id)}
-    covered = {*kb.type_names}  # with the organisms of its genes
+    covered = {*kb.type_names}  # includes every organism with genes in the knowledge base
 
-    cases: dict[tuple[int, str], set[str]] = defaultdict(set)  # by document and symbol
-    # The number of gene mentions by organism in each document and sentence, with the total under
-    # "", and the organisms right before each occurrence of a string in a document.
+    cases: dict[tuple[int, str], set[str]] = defaultdict(set)  # keyed by document and symbol
+    # Counters of gene mentions per organism in a document or sentence ("": in total), and of the
+    # organisms right before the occurrences of a string in a document.
     counts: dict[object, Counter[str]] = defaultdict(Counter)
     ids = sorted({c[0].id for one in genes.values() for c in one.genes.values() if c})
     symbols: dict[str, str] = {}
-    for part in parts_of(kb):  # mapped files; a joined knowledge base would compute its names
+    for part in parts_of(kb):  # parts map files; a joined knowledge base would compute names
         known = np.flatnonzero((concepts := part.find_all(ids)) >= 0)
         names = part.names.take(part.preferred_rows(concepts[known]))
         symbols = dict(zip(map(ids.__getitem__, known), names, strict=True)) | symbols
@@ -274,10 +274,10 @@ def _species_features(
                 "title": is_human and is_title,
                 # Mouse and rat genes are written "Tp53", zebrafish genes "tp53".
                 "rodent": (is_title and is_rodent) or (is_lower and is_named_fish),
-                "often": log1p(n),  # how often it is mentioned
+                "often": log1p(n),  # how often the organism is mentioned
                 "heading": organism in document.in_title,
                 "before": organism == before,  # right before the mention: "mouse Brca1"
-                "last": organism == document.last_before(start),  # before the mention
+                "last": organism == document.last_before(start),  # the last one before the mention
                 "behind": organism == after,  # right after the mention: "Brca1 in mice"
                 "sentence": earlier,  # in the same sentence, before the mention
                 "after": later,  # in the same sentence, after the mention
@@ -293,7 +293,7 @@ def _species_features(
                 "elsewhere": organism != before and mention.right_before[organism] > 0,
                 "near_before": near_before,
                 "nearest": nearest,
-                "previous": previous,  # in the sentence before
+                "previous": previous,  # in the previous sentence
                 "share": n / (total or 1),
                 "most": n == most > 0,
                 "only": n == total > 0,
@@ -306,9 +306,9 @@ def _species_features(
                 "animal": is_animal,
                 "animal_upper": is_animal and is_upper,
                 "rat": organism == RAT,
-                "length": log1p(len(document.text)),  # a sentence or an abstract
+                "length": log1p(len(document.text)),  # tells sentences from abstracts
                 "organisms": log1p(len(document.counts)),
-                # The document writes this symbol in the other case, too: "KRAS", "Kras".
+                # The document writes this symbol in both ways: "KRAS" and "Kras".
                 "contrast": (is_upper - is_title)
                 * (is_human - is_rodent)
                 * (len(mention.cases) > 1),
@@ -328,7 +328,7 @@ def score_species(
 
 
 def default_weights() -> Fusion:
-    """Return the fitted feature weights."""
+    """Return the fitted weights of `SPECIES_FEATURES`."""
     return bundled_fusion("species_assignment.json", SPECIES_FEATURES)
 
 

@@ -1,10 +1,10 @@
-"""The usual meanings of short names of genes: "LH" is LHB, though LH is a name of PLOD1 as well.
+"""The usual meanings of short gene names: "LH" is LHB, although LH is also a name of PLOD1.
 
 assets/usual_names.tsv lists such names, with the symbols of the human genes that they mean in most
 texts. The symbols are looked up instead of the name, in the organism of the document, unless the
 document defines the name. A name of a family means the members that the table lists ("ferritin":
-FTH1 and FTL), or the one that curators choose ("ERK": MAPK1). Some names ("ER", "oxytocin") mean
-genes only next to words for genes. Names before "transporter" are proteins.
+FTH1 and FTL), or the member that curators choose ("ERK": MAPK1). Some names ("ER", "oxytocin") mean
+genes only next to words such as "expression of". A name before "transporter" is a protein.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from spacy_bioel.types import CHEMICAL, GENE, HUMAN, ScoredSpan
 
 _NAME_OR_WORD = re.compile(r"(?<![\w-])[^\W\d_][\w/-]*+")
 _NUMBER_OR_CAT = re.compile(r"\d{4}|^[Cc]at$|^CAT$")
-MAX_PARTS = 4  # parts between hyphens: the time for "a-a-a-..." grows with their square
+MAX_PARTS = 4  # the limit of parts between hyphens: "a-a-a-..." would take quadratic time
 _NEVER_LABELS = (GENE, "Disease")
-USUAL_NAME = "by the rules for names of genes"  # for explanations
+USUAL_NAME = "by the rules for names of genes"  # shown in explanations
 
 
 class UsualName(NamedTuple):
-    """The normalised symbols that a name means, none if it is neither a gene nor a disease, and
-    whether it needs words for genes beside it."""
+    """The normalised symbols that a name means (none if the name is neither a gene nor a disease),
+    and whether the name is a gene only next to words such as "expression of"."""
 
     symbols: tuple[str, ...]
     needs_context: bool
@@ -45,7 +45,7 @@ class UsualName(NamedTuple):
 
 @cache
 def usual_names() -> dict[str, UsualName]:
-    """Read assets/usual_names.tsv; words may also begin with a capital letter."""
+    """Read assets/usual_names.tsv, and add a capitalised form of each lower-case name."""
     names = {}
     for line in (ASSETS_FOLDER / "usual_names.tsv").read_text("utf8").splitlines():
         if not line.startswith("#"):
@@ -58,7 +58,7 @@ def usual_names() -> dict[str, UsualName]:
 
 
 def usual_queries(batch: Batch, knowledge: LinkerKnowledge) -> list[Query]:
-    """Return the queries with the symbols instead of names that the documents do not define."""
+    """Return the queries, with symbols instead of short names that the document does not define."""
     queries = list(batch.queries)
     for i, (span, query) in enumerate(zip(batch.spans, queries, strict=True)):
         usual = usual_names().get(span.text) if span.label_ == GENE else None
@@ -71,7 +71,7 @@ def usual_queries(batch: Batch, knowledge: LinkerKnowledge) -> list[Query]:
 
 
 def _means_others(kb: KnowledgeBase, name: str, symbols: tuple[str, ...]) -> bool:
-    """Whether a knowledge base has these human genes, but not, or not only, by this name.
+    """Whether a knowledge base has these symbols, but the name does not mean just their genes.
 
     Names that the user added keep their meaning.
     """
@@ -93,7 +93,7 @@ def is_beside_gene_words(text: str, start: int, end: int) -> bool:
 
 
 def add_proteins(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
-    """Make chemicals part of the proteins called by them: "sodium iodide symporter".
+    """Widen chemicals to the proteins named after them: "iodide" to "sodium iodide symporter".
 
     kb (KnowledgeBase): The knowledge base of genes.
     """
@@ -118,7 +118,7 @@ def add_proteins(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
 
 
 def add_usual_names(doc: Doc, found: FoundSpans) -> None:
-    """Add missed names, and correct names of chemicals that are genes here."""
+    """Add missed gene names, relabel chemicals that are genes here, and drop non-genes."""
     text, names, added = text_of(doc), usual_names(), list[ScoredSpan]()
     dropped = set[ScoredSpan]()
     for word in _NAME_OR_WORD.finditer(text):
@@ -147,5 +147,5 @@ def add_usual_names(doc: Doc, found: FoundSpans) -> None:
             if _NUMBER_OR_CAT.search(mention.text) and is_code(text, *place):
                 dropped.add(scored)
     found.drop(dropped, USUAL_NAME)
-    for scored in added:  # over spans of the same tokens, if any
+    for scored in added:  # a gene replaces spans of the same tokens
         found.add(scored, USUAL_NAME, instead_of=found.overlapping(*scored[:2]))

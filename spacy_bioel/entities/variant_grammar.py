@@ -42,7 +42,7 @@ _VARIANT_WORDS = (
     rf"(?:{_VARIANT_WORD}|(?:for|to|by|with|of|at|the|in|between|and|through)\s"
     rf"(?:(?:the|an?|premature)\s){{0,3}}+(?:[^a-z]|{_VARIANT_WORD}))"
 )
-# Token kinds: name, letter ("": see `_letter_of`), pattern. The first kind that matches is used.
+# Kinds of tokens: name, letter ("": chosen by `_letter_of`) and pattern. The first match is used.
 _TOKEN_KINDS = (
     ("plain", "",  # words that are not part of variants
      rf"\s?(?!{_VARIANT_WORDS})[a-z]{{2,}}\b"
@@ -89,8 +89,8 @@ _VARIANT_TOKENS = re.compile(
     "|".join(f"(?P<{name}>{pattern})" for name, _, pattern in _TOKEN_KINDS), re.ASCII | re.DOTALL
 )
 _LETTER_OF_KIND = {name: letter for name, letter, _ in _TOKEN_KINDS}
-# Character classes for the letters of `_letter_of`: a number; a base or amino acid; one or more
-# bases; several bases.
+# Character classes for the letters of `_letter_of`, which match a number, a base or amino acid, one
+# or more bases, and several bases.
 _NUM, _ONE, _SOME, _BASES = "[dmnrsN]", "[agwT]", "[gDG]", "[DG]"
 _NAME = r"[wT]c?(?: ?\([agADG]\))?"  # "glutamine codon (Q)"
 _AT = rf"i?p\(?{_NUM}(?:h{_NUM})?\)?"  # " substitution at codons 12 and 13"
@@ -100,7 +100,7 @@ _SHIFT = rf"f(?: ?{_ONE}?{_NUM})?"  # "fsX12"
 class VariantForm(NamedTuple):
     """A way to write a variant.
 
-    letters (str): Pattern for the letters of its tokens.
+    letters (str): Pattern that the letters of the variant's tokens match.
     reading (str): The result of `read_variant` for the example: the HGVS form, or the component
         form if there is none; "" for dbSNP numbers.
     """
@@ -111,7 +111,7 @@ class VariantForm(NamedTuple):
     reading: str
 
 
-# The first form that matches is used.
+# The forms are tried in this order; the first form that matches is used.
 VARIANT_FORMS = tuple(
     VariantForm(*row)
     for row in (
@@ -216,8 +216,8 @@ _HYPHENATED_RANGE = re.compile(r"(\d+)-(\d+)")
 _KIND_OF_WORD = {"in": "INS", "du": "DUP", "re": "DUP"}  # all other words mean deletions
 _REPEAT_SHAPES = ("rn", "nrk", "nkr")
 _LENGTH_AFTER_CHANGE = re.compile(r"(?:dup|ins)\s?\d|del\d{1,2}\b", re.I)
-# The parser uses fewer letters than the search: "n" for numbers, "k" for kinds of change, "r" for
-# residues. It ignores all letters except `_READ_LETTERS`.
+# The parser uses fewer letters than the search ("n" for numbers, "k" for kinds of change, "r" for
+# residues), and ignores all letters except `_READ_LETTERS`.
 _SHAPE_LETTERS = str.maketrans("dmrsNKREjTwagADG", "nnnnnkkkkrrrrrrr")
 _READ_LETTERS = frozenset("vlnbkfo/_r")
 
@@ -276,7 +276,7 @@ def read_variant(text: str, start: int = 0, end: int | None = None) -> Variant |
 
     The rest of the text decides whether "G12C" is a change in a gene or in its protein.
 
-    RETURNS (Variant | None): None: the mention does not describe a change, or is only an rs number.
+    RETURNS (Variant | None): None if the mention describes no change, or is only an rs number.
     """
     end = len(text) if end is None else end
     mention = RS_NUMBER.sub("", text[start : min(end, start + 2 * _MAX_MENTION_LENGTH)])

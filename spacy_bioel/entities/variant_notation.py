@@ -42,7 +42,7 @@ class Variant:
 
     level (str): The type of sequence: "c", "g", "m", "n", "r", or "p" for a protein.
     kind (str): "SUB", "DEL", "INS", "DUP", "INDEL", "FS", or "Allele" (one of several alleles).
-    position (str): Such as "600", "-308", "88+2", "IVS2+1", "76_77", "CODON26"; "": unknown.
+    position (str): "600", "-308", "88+2", "IVS2+1", "76_77", "CODON26" or the like; "": unknown.
     old (str): The replaced bases or amino acids, in one-letter codes; for a range in a protein, its
         first and last amino acid.
     new (str): The replacement, with commas between several replacements; or the deleted,
@@ -62,7 +62,7 @@ class Variant:
 
     @property
     def component(self) -> str:
-        """The component form."""
+        """The component form, such as "p|SUB|V|600|E"."""
         parts = {
             "SUB": [self.old, self.position, self.new],
             "FS": [self.old, self.position, self.new, self.count],
@@ -135,7 +135,7 @@ def _range(position: str, n: int) -> str:
 
 
 # The surrounding text decides whether "A1166C" is a change of bases or of amino acids.
-_MAX_CONTEXT = 40  # characters to search before and after a variant
+_MAX_CONTEXT = 40  # the number of characters to search before and after a variant
 _MIN_BASE_NUMBER = 1000  # proteins have fewer amino acids
 _MIN_GENOME_NUMBER = 110_000  # transcripts have fewer bases
 _MIN_LIKELY_BASE_NUMBER = 100
@@ -148,7 +148,7 @@ _PROTEIN_OR_BASES = re.compile(
 
 
 def level_in_text(text: str, start: int, end: int, position: str) -> str:
-    """Return the level of a change (see `Variant`).
+    """Return the level of a change (see `Variant`) according to the text around the mention.
 
     start, end (int): Character offsets of the mention.
     position (str): The position of the change (see `Variant`).

@@ -1,4 +1,4 @@
-"""Rules that find sequence variants using a grammar and add HGVS form, gene and dbSNP number."""
+"""Rules that find sequence variants by a grammar, and add the HGVS form, gene and dbSNP number."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from spacy_bioel.found import FoundSpans
 from spacy_bioel.text.sentences import sentence_borders
 from spacy_bioel.types import DBSNP, GENE, VARIANT, Candidate, Link, ScoredSpan, is_tied
 
-_GRAMMAR_PROBABILITY = 0.99  # for mentions found by the grammar
+_GRAMMAR_PROBABILITY = 0.99  # the probability of mentions found by the grammar
 # Explanations, keyed by where the dbSNP number came from.
 _EXPLANATIONS = {
     f"NIL {VARIANT}": "NIL: neither the text nor a knowledge base has its dbSNP number (rs...).",
@@ -38,8 +38,8 @@ _RS_BEFORE = re.compile(rf"{RS_NUMBER.pattern}\s?[(\[:;=]\s?$", re.I)
 # A symbol with an organism prefix, which the detector misses: "hTERT C228T".
 _PREFIXED_SYMBOL = re.compile(r"\b[hmr]([A-Z]{2}[A-Z\d]+)\s\(?$")
 _DIGITS = re.compile(r"\d+")
-_MAX_BEFORE = 40  # characters to search before a variant
-_MAX_GENE_DISTANCE = 15  # characters between a variant and its gene
+_MAX_BEFORE = 40  # the number of characters to search before a variant
+_MAX_GENE_DISTANCE = 15  # the maximum number of characters between a variant and its gene
 _START, _END = attrgetter("start"), attrgetter("end")
 
 
@@ -114,16 +114,16 @@ class Variants(EntityRules):
         return [_EXPLANATIONS.get(key, "") for key in keys]
 
 
-_MAX_SHORT_CODE = 8  # "A20140G"
+_MAX_SHORT_CODE = 8  # the maximum length of a code that looks like a variant: "A20140G"
 
 
 create_variants_v1 = Variants  # registered as `spacy-bioel.Variants.v1`
 
 
 def _add_variants(doc: Doc, found: FoundSpans) -> None:
-    """Let the grammar's variants replace overlapping variants, except those forced by the user.
+    """Let the grammar's variants replace overlapping variants, except variants set by the user.
 
-    What has been found to be something else, such as the cell line T47D, stays that.
+    A span with the same tokens and another label, such as the cell line T47D, keeps its label.
     """
     for place in find_variants(text_of(doc)):
         if (span := doc.char_span(*place)) is None:
@@ -137,7 +137,7 @@ def _add_variants(doc: Doc, found: FoundSpans) -> None:
 
 
 def _is_plausible(doc: Doc, span: ScoredSpan) -> bool:
-    """Whether a span is an rs number or a change, has another label, or is forced."""
+    """Whether to keep a span; a Variant must be an rs number or a change, or set by the user."""
     start, end, label, probability = span
     mention = doc[start:end]
     if label != VARIANT or probability == 1 or RS_NUMBER.fullmatch(mention.text):
@@ -165,7 +165,7 @@ def rs_numbers(text: str, places: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def _rs_number_at(text: str, start: int, end: int) -> str:
-    """Return the dbSNP number in a mention, or right after or before it, or ""."""
+    """Return the dbSNP number in a mention, or right next to the mention, or ""."""
     match = (
         RS_NUMBER.search(text, start, end)
         or _RS_AFTER.match(text, end)
@@ -179,7 +179,7 @@ def _genes_of(
     batch: Batch,
     rescored: Sequence[tuple[Candidate, ...]],
 ) -> VariantGenes:
-    """Return the genes of a document by the candidates that its mentions have now."""
+    """Return the genes of a document, each linked to the best of its rescored candidates."""
     links = []
     for span, ranked, span_owner in zip(batch.spans, rescored, batch.owners, strict=True):
         if span_owner == owner and span.label_ in (GENE, VARIANT):
@@ -193,7 +193,7 @@ class VariantGenes:
     """The genes in a text that its variants belong to.
 
     text (str): The text.
-    links (Sequence[Link]): The links of all mentions in it, in text order.
+    links (Sequence[Link]): The links of all mentions in the text, in text order.
     """
 
     def __init__(self, text: str, links: Sequence[Link]) -> None:
