@@ -167,7 +167,7 @@ class Errors(metaclass=_Coded):
     B265 = "{where}: the line refers to {key}, which is not in the file. Correct the line."
     B270 = "Invalid settings for {pipe}:\n{wrong}\nCorrect them; until then the pipe cannot be used or saved."
     B271 = "The linkers {first!r} and {second!r} both write to the span group {key!r}. Set a different group for one of them: nlp.add_pipe('bioel_linker', name={second!r}, config={{'spans_key': {second!r}}})."
-    B272 = "{file} of the saved linker contains {found}, expected {expected}. Copy the whole pipeline again, or save it again."
+    B272 = "{file} of the linker contains {found}, expected {expected}. Copy the whole pipeline again, or save it again; if you changed the features of the package, fit its weights again (see CONTRIBUTING.md)."
     B301 = 'mentions = "model" asks the model of bioel_linker to find mentions, but {model} cannot; expected spacy-bioel.HierarchicalLinker.v1. Set mentions = "spans" and add bioel_mentions before it.'
     B310 = "The sources have no concept {id!r}, current or retired: expected the id of a concept whose branch is kept (--under) or left out (--exclude). {hint}"
     B320 = "The knowledge base of this candidate (fingerprint {found}) is not open in this process, so the candidate's fields cannot be read. Keep the pipeline that made the link, or open the folder: KnowledgeBase.open(KB)."
@@ -188,6 +188,7 @@ class Errors(metaclass=_Coded):
     B342 = "PubTator cannot store the document id {id!r:.80}: a bar, a tab or a line break would break its rows. Change the id, or write another format, such as OUT.jsonl."
     B343 = "{format} cannot store the concept id {id!r:.80}: {found!r} separates ids there. Build the knowledge base with other ids, or write another format, such as OUT.jsonl."
     B344 = "--mentions given links the mentions of a corpus, but {source} is {found}. Use PubTator, BioC, BRAT, .spacy, or JSON lines with mentions; or leave the option out."
+    B345 = "Standard input is read as plain text, one document per line, but {found}. Write the documents to a file with a suffix such as .jsonl, and link that file; or add --format text."
     B400 = "No record in {sources} is valid ({n} are bad), so nothing is written. {report} lists them. The first: {first}"
     B403 = "{id!r} in the knowledge base in {path} has no name {name!r}; its names are: {names}. Names are compared ignoring case and punctuation; nothing was changed."
     B404 = "{name!r} is the only name of {id!r} in the knowledge base in {path}, and a concept needs a name. Add another with --add, or retire the concept: bioel kb retire; nothing was changed."
@@ -224,6 +225,7 @@ class Errors(metaclass=_Coded):
     B506 = "The rules {rules} declare a fact {fact!r}, which is already a field of every link or a Span extension of spacy_bioel. Rename it in `fact_names` and in `facts`."
     B507 = "The rules {rules} returned the facts {found}, expected a mapping with JSON values: strings, numbers, true, false, None, and lists and mappings of these. Convert NumPy numbers with .item(), and sets to lists."
     B508 = "The rules {rules} define `{old}`, which is no longer called. Define `{new}` instead; all concepts that share a name are candidates. See docs/guides/entity_rules.md."
+    B509 = "The rules {rules} have {name} = {found!r}, expected a tuple of strings, such as ({found!r},)."
     B510 = '{where}: number of cells: {found}, expected {expected}, as in the first row. In CSV, put a cell that contains the separator in double quotes ("Gout, fever"); otherwise, add the cells that are missing, or remove those left over. To leave out such rows: --skip-bad REPORT.tsv'
     B511 = "{where}: the id {id!r:.80} is {problem}, expected another id in each row. Correct it; or remove the column 'id': rows are then numbered. To leave out such rows: --skip-bad REPORT.tsv"
     B512 = "{path} has {n} columns with the name {name!r}, expected one. Rename or remove the others, so that it is clear which one to read."

@@ -91,7 +91,7 @@ class RuleSet:
 
     RAISES BioelError: [B499] if two rule sets return a fact with the same name, [B506] if that name
         is already a field of links or a Span extension, [B508] if rules have a function that is no
-        longer called.
+        longer called, [B509] if labels or names of facts are one string.
     """
 
     def __init__(self, rules: Mapping[str, EntityRules | None]) -> None:
@@ -101,6 +101,9 @@ class RuleSet:
             for old, new in _FORMER_FUNCTIONS.items():
                 if hasattr(entity_rules, old):
                     raise _error((name, entity_rules), Errors.B508, old=old, new=new)
+            for field in ("labels", "fact_names"):
+                if isinstance(found := getattr(entity_rules, field), str):
+                    raise _error((name, entity_rules), Errors.B509, name=field, found=found)
             for fact in entity_rules.fact_names:
                 if fact in reserved_facts():
                     raise _error((name, entity_rules), Errors.B506, fact=fact)

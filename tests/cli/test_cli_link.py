@@ -1,6 +1,7 @@
 """`bioel link` reads bare texts from annotated files and from folders, as they stand there."""
 
 import gzip
+import io
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +79,11 @@ def test_a_folder_of_texts(bioel, model, tmp_path):
     }
     one = bioel("link", model, folder / "e.txt.gz", "--preset", "clinical").json
     assert (one["id"], found_in(one)) == ("e", [("Narcan", "MESH:D009270")])
+
+
+def test_json_lines_are_not_read_from_stdin_as_text(bioel, model, monkeypatch):
+    for options, status in (([], 2), (["--format", "jsonl"], 2), (["--format", "text"], 0)):
+        line = io.BytesIO(b'{"id": "a", "text": "Narcan was given."}\n')
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(line))
+        result = bioel("link", model, "-", *options, status=status)
+        assert ("[B345] Standard input is read as plain text" in result.err) == bool(status)

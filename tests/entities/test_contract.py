@@ -329,6 +329,13 @@ def test_a_former_function_is_refused_with_the_name_of_the_new_one(former, new):
         RuleSet({"mine": rules})
 
 
+@pytest.mark.parametrize("field", ["labels", "fact_names"])
+def test_one_string_is_not_a_tuple_of_labels_or_facts(field):
+    rules = type("Rules", (EntityRules,), {field: "Gene"})()
+    with pytest.raises(BioelError, match=rf"\[B509\] .* {field} = 'Gene', .* \('Gene',\)"):
+        RuleSet({"mine": rules})
+
+
 def test_fields_of_links_and_extensions_are_reserved():
     keys = {field.name for field in fields(Link)}
     assert {*columns_of(())} | keys | set(extension_getters()) <= reserved_facts()
