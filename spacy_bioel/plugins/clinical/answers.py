@@ -14,10 +14,10 @@ from spacy_bioel.plugins.clinical.context_rules import AFFIRMED, NEGATED_IF_PAIR
 class Mark(NamedTuple):
     """An answer or a sign in a text, with its character offsets.
 
-    status (str): What it says about what it applies to.
-    reach (int): Start of the text that an answer applies to; -1: it applies to the
-        text after the answer.
-    before (int): Start of the mark before an answer; -1: none.
+    status (str): Status that the answer or sign gives to mentions.
+    reach (int): Start of the text that an answer or sign applies to; -1: it applies to the text
+        after it.
+    before (int): Start of the punctuation before an answer, such as "?"; -1: none.
     """
 
     start: int
@@ -28,7 +28,7 @@ class Mark(NamedTuple):
 
     @property
     def place(self) -> int:
-        """Start, with the mark before an answer."""
+        """Start of the answer or sign, including the punctuation before an answer."""
         return self.start if self.before < 0 else self.before
 
 
@@ -41,16 +41,16 @@ AFTER_ANSWER = re.compile(
 _AFTER_AMOUNT = re.compile(
     rf"{AFTER_ANSWER.pattern}|\s(?:a|an|this|last|per|each|every|times|x|on|days?|weeks?|months?)\b"
 )
-_QUESTION_BORDERS = (".", ";", ": ", ":\n", "|", "\n")  # not in "HP:0001250"
+_QUESTION_BORDERS = (".", ";", ": ", ":\n", "|", "\n")  # excludes the ":" of "HP:0001250"
 _ITEM_BORDERS = (*_QUESTION_BORDERS, ",", "(")
 _MAX_QUESTION_LENGTH = 120
 _FULL_LINE = re.compile(r"[^\n]+")
-# Lines that end with signs, each of which is about its line: "ataxia +\ntremor -".
+# Consecutive lines that each end with a sign about the line: "ataxia +\ntremor -".
 _SIGNED_LINES = re.compile(r"(?:^[^\n]*[\w)\]][^\S\n]*[+–−-][^\S\n]*(?:\n|\Z))+", re.M)
 _MINUS_BEFORE_WORD = re.compile(r"[,;][^\S\n]*-(?=[A-Za-z])")
 _CLAUSE_END = re.compile(
     r"[^\S\n]*(?:[.,;:)]|\n(?![^\S\n]*[a-z])|\Z)"
-)  # after a cue with the direction "final"
+)  # text that follows a sign after a name
 
 
 def find_marks(
@@ -94,13 +94,13 @@ def _find_answers(text: str, rules: ContextRules, units: Sequence[int]) -> Itera
 def _find_signs(
     text: str, rules: ContextRules, mentions: Sequence[tuple[int, int]], units: Sequence[int]
 ) -> Iterator[Mark]:
-    """Yield signs. A sign between two names belongs to the first name, unless the signs on its
-    line come before the names.
+    """Yield signs such as "+". A sign between two names belongs to the first name, unless the signs
+    on the line come before the names.
     """
     places = sorted(mentions)
     blocks = _SIGNED_LINES.finditer(text) if "+" in text else ()
     signed = [block.span() for block in blocks if re.search(r"\+[^\S\n]*$", block[0], re.M)]
-    # By place, the end of the first mention to end, of those at this place or later.
+    # For each index in `places`, the earliest end of the mentions from that index on.
     first_ends = list(accumulate((end for _, end in reversed(places)), min))[::-1]
     for line in _FULL_LINE.finditer(text):
         signs = list(rules.patterns["sign"].finditer(text, *line.span()))
@@ -120,7 +120,7 @@ def _find_signs(
             before = name[-1:]
             is_after_name = before.isalnum() or before in tuple(")]")
             is_before_name = text[end : line.end()].lstrip()[:1].isalnum()
-            if sign[0] in "+-–−" and is_after_name:  # no cue in "Scoliosis - mild"
+            if sign[0] in "+-–−" and is_after_name:  # the "-" is not a sign in "Scoliosis - mild"
                 is_before_name &= not text[end : end + 1].isspace()
                 is_after_name = _CLAUSE_END.match(text, end) is not None
             if status == NEGATED_IF_PAIRED:
@@ -137,6 +137,6 @@ def _find_signs(
 
 
 def start_after(borders: Sequence[str], text: str, end: int) -> int:
-    """Return the start of the question or list item that ends here: after the last boundary."""
+    """Return the start of the question or list item before `end`: after the last boundary."""
     lowest = max(0, end - _MAX_QUESTION_LENGTH)
     return 1 + max(text.rfind(border, lowest, end) for border in borders)

@@ -1,7 +1,7 @@
-"""Read a sentence by its structure: which cue governs which mention.
+"""Decide which cue governs which mention from the structure of a sentence.
 
-What a cue governs follows from its grammar (see `CUE_KINDS`), and ends where a list, a phrase or a
-clause ends.
+The grammatical kind of a cue (see `CUE_KINDS`) selects the mentions that the cue governs. The scope
+of the cue ends where a list, a phrase or a clause ends.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _DURATIONS = ("minute", "hour", "day", "week", "month", "year", "yr")
 
 
 class Sentence(Persons):
-    """A sentence, cell or item, of which mentions are opaque."""
+    """A sentence, table cell or list item, in which each mention counts as a single word."""
 
     def read(self) -> dict[int, list[Found]]:
-        """Return what the cues say about mentions, by the start of each mention."""
+        """Return the cues that govern each mention, keyed by the start offset of the mention."""
         for i, (end, cues) in self.cues.items():
             for cue in cues:
                 CUE_KINDS[cue.kind](self, i, end, cue)
@@ -58,7 +58,7 @@ class Sentence(Persons):
         return self.found
 
     def is_contrary(self, start: int) -> bool:
-        """Whether a word before a mention ends what a head says: "but has"."""
+        """Whether words before a mention, such as "but has", override the heading above it."""
         places = [place for place, _ in self.spans]
         before = range(bisect_left(places, start))
         return any(
@@ -68,7 +68,7 @@ class Sentence(Persons):
         )
 
     def says_only_cues(self, fillers: Container[str]) -> bool:
-        """Whether all words are cues, relatives, or words without a meaning of their own."""
+        """Whether all words are cues, words for relatives, or words that mean nothing alone."""
         inside = {n for start, (end, _) in self.cues.items() for n in range(start, end)}
         return all(
             k in inside or name not in ("word", "change", "say") or word in fillers
@@ -76,7 +76,7 @@ class Sentence(Persons):
         )
 
     def is_of_patient(self, start: int) -> bool:
-        """Whether the patient is named before a mention, as in a section about the family."""
+        """Whether a word such as "patient" or "himself" comes before a mention."""
         places = [place for place, _ in self.spans]
         return any(
             self.word(k) in ("patient", "pt", "proband", "himself", "herself")
@@ -84,7 +84,7 @@ class Sentence(Persons):
         )
 
     def goes_on(self, start: int) -> bool:
-        """Whether the words behind a mention say that it is treated: "gout on allopurinol"."""
+        """Whether the words after a mention show that it is ongoing: "gout on allopurinol"."""
         places = [place for place, _ in self.spans]
         k = bisect_left(places, start) + 1
         is_treated = self.word(k) == "on" and self.name(k + 1) in ("word", "m")
@@ -94,7 +94,7 @@ class Sentence(Persons):
         )
 
     def _verb(self, i: int, end: int, cue: Cue) -> None:
-        """Read a verb, which governs its object, or its subject if it is passive."""
+        """Apply a verb cue to the object of the verb, or to the subject of a passive verb."""
         if end - i == 1 and self.name(i - 1) in ("det", "own") and self.word(end - 1) != "had":
             return  # a noun: "the report"
         group = self.group(i)
@@ -138,7 +138,7 @@ class Sentence(Persons):
         self.give(given, targets, first, end)
 
     def _state(self, i: int, end: int, cue: Cue) -> None:
-        """Read a predicate, which governs its subject."""
+        """Apply a predicate cue, such as "is present", to its subject."""
         if self.word(i) == "none":
             if self.name(i - 1) in ("have", "be", "prep"):  # "he had none"
                 self.give(cue.says, self.last_mention(i), i, end)
@@ -150,7 +150,7 @@ class Sentence(Persons):
                 self.give(cue.says, self.forward(end + 1, cue.says), i, end)
                 return
         group = self.group(i)
-        if group.passive and self.word(i) == "stopped":  # a drug
+        if group.passive and self.word(i) == "stopped":  # "was stopped" is said of drugs
             return
         if self.is_head and self.name(end) == "m":
             self.give(self.status(cue, group).strip("+"), [len(self.names) - 1], i, end)
@@ -163,7 +163,7 @@ class Sentence(Persons):
             self.give(self.status(cue, group), targets, group.start, end)
 
     def _adjective(self, i: int, end: int, cue: Cue) -> None:
-        """Read an adjective, which governs the noun after it, or its subject."""
+        """Apply an adjective cue to the noun after the adjective, or to its subject."""
         if self.word(end) == "that":
             status = self.status(cue, self.group(i))
             self.give(status, self.asserted(end, self.forward(end, status, clause=True)), i, end)
@@ -187,7 +187,7 @@ class Sentence(Persons):
             self._state(i, end, cue)
 
     def _item(self, i: int, end: int, cue: Cue) -> None:
-        """Read a cue that governs the noun phrase directly after it."""
+        """Apply a cue to the noun phrase directly after the cue."""
         if self.word(i) == "non" and self.names[end : end + 2] != ["-", "m"]:
             return
         if self.word(i) == "old" and (
@@ -200,7 +200,7 @@ class Sentence(Persons):
         self.give(status, self.forward(end, status, item=True), i, end)
 
     def _phrase(self, i: int, end: int, cue: Cue) -> None:
-        """Read a cue that governs the list of noun phrases after it."""
+        """Apply a cue to the list of noun phrases after the cue."""
         status = self.status(cue, self.group(i))
         if status == "+" or (self.word(i) == "without" and self.word(i - 2) == "with"):
             return
@@ -248,11 +248,11 @@ class Sentence(Persons):
         self.give(status, self.forward(end, status), i, end)
 
     def _clause(self, i: int, end: int, cue: Cue) -> None:
-        """Read a cue that governs the clause after it."""
+        """Apply a cue to the clause after the cue."""
         is_request = "let" in self.words[max(0, i - 4) : i]  # "let us know if"
         if (self.name(i - 1) == "ask" and not is_request) or self.name(end) == "ask":
             return
-        # A condition in front ends at a comma; an instruction does not.
+        # A leading condition ("If it rains, ...") ends at a comma; an instruction does not.
         is_first = not cue.doubted and all(name in LIGHT for name in self.names[:i])
         status = self.status(cue, self.group(i))
         if self.word(i) == "whether" and {"modal", "may"} & {*self.names[end : end + 6]}:
@@ -263,7 +263,7 @@ class Sentence(Persons):
         self.give(status, targets, i, end)
 
     def _query(self, i: int, end: int, cue: Cue) -> None:
-        """Read a question mark before a mention, or after the last one."""
+        """Apply a question mark to the mention after it ("? gout") or before it ("gout?")."""
         while self.name(end) == "?":
             end += 1
         is_attached = i > 0 and self.spans[i - 1][1] == self.spans[i][0]
@@ -274,7 +274,7 @@ class Sentence(Persons):
             self.give(cue.says, [i - 1], i, end)
 
     def _negation(self, i: int) -> None:
-        """ "Not" before what is no verb: "is not dyspneic", "not in distress", "not ... any"."""
+        """Apply "not" before a noun phrase: "is not dyspneic", "not in distress", "not ... any"."""
         if self.word(i) == "neither":
             return
         ahead = self.words[i + 1 : i + 5]
@@ -320,7 +320,7 @@ class Sentence(Persons):
                 self.give("negated", targets, i, i + 1)
 
     def _guess(self, i: int) -> None:
-        """ "May be" before a noun phrase."""
+        """Apply "may be", "may cause" and similar words to the noun phrase after them."""
         k = i + 1
         while self.name(k) == "adverb":
             k += 1
@@ -346,7 +346,7 @@ class Sentence(Persons):
             self.give("uncertain", self.forward(noun, "uncertain", item=True), i, k + 1)
 
     def _initial(self, i: int, end: int, cue: Cue) -> None:
-        """Read a cue that governs its clause as the first word, or its subject as a verb."""
+        """Apply a cue at the start of its clause: "Should seizures recur", "Side effects: rash"."""
         if end - i > 1 and not (self.is_head or self.name(end) == ":"):
             return  # "side effects" as a title
         is_inverted = self.names[i] == "modal" and self.name(end) in ("m", "pronoun", "det")
@@ -356,7 +356,7 @@ class Sentence(Persons):
             self._clause(i, end, cue)
 
     def _behind(self, i: int, end: int, cue: Cue) -> None:
-        """Read a cue that governs the mention directly before it."""
+        """Apply a cue to the mention directly before the cue."""
         k = i - 1
         while k >= 0 and self.names[k] in ("-", "and", "or", "m") and self.word(k) != "with":
             k -= 1
@@ -366,7 +366,7 @@ class Sentence(Persons):
         self.give(self.status(cue, self.group(k + 1)), targets, i, end)
 
     def _time(self, i: int, end: int, cue: Cue) -> None:
-        """Read a time, which governs the mentions in its clause."""
+        """Apply a time, such as "two years ago", to the mentions in its clause."""
         if self.word(end - 1) == "was" and self.name(end) not in ("number", "det"):
             return  # "when he was seen"
         if self.word(i) == "before" and not self.is_end(end):
@@ -389,7 +389,7 @@ class Sentence(Persons):
         self.give(cue.says, targets, i, end)
 
     def _year(self, i: int) -> None:
-        """Read a year after a mention: "stroke 2012", "her last seizure was in 1994"."""
+        """Apply a year to the mention before it: "stroke 2012", "her last seizure was in 1994"."""
         k = i - 1
         while k >= 0 and (
             self.names[k] in ("be", "adverb", ",", "(") or self.word(k) in ("in", "on", "treated")

@@ -38,7 +38,7 @@ def patient_command(
     ] = None,
     patient_column: Annotated[str, Option(help="Column with the patient of each note.")] = "",
     date_column: Annotated[str, Option(help="Column with the date of each note.")] = "",
-    created: Annotated[str, Option(help="Date of Phenopackets; default: the newest note's.")] = "",
+    created: Annotated[str, Option(help="Date of Phenopackets; default: newest note's date.")] = "",
     kb: console.MoreKbs = None,
     code: console.Code = None,
     n_process: console.NProcess = 1,
@@ -56,7 +56,7 @@ def patient_command(
       the ids that contradict it.
     * .html: a timeline of each patient's findings, and a table with the evidence.
     * .phenopacket.json: a Phenopacket (2.0) of one patient. HPO concepts are phenotypic features;
-      those of MONDO, OMIM, Orphanet and DOID are diseases. Absent ones are excluded.
+      MONDO, OMIM, Orphanet and DOID concepts are diseases. Absent findings are marked as excluded.
     * .family.json: a Family, with a Phenopacket for each relative that the notes name.
     * .phenopackets, .families: a folder with such a file for each patient.
 

@@ -1,10 +1,10 @@
-"""The `bioel_context` pipe: which mentions are negated, uncertain, historical or hypothetical, or
-concern another person.
+"""The `bioel_context` pipe, which marks mentions as negated, uncertain, historical or hypothetical,
+or as concerning another person.
 
 The algorithm is ConText: Harkema et al. (2009), ConText: An algorithm for determining negation,
 experiencer, and temporal status from clinical reports, https://doi.org/10.1016/j.jbi.2009.05.002;
-for negation: Chapman et al. (2001), https://doi.org/10.1006/jbin.2001.1029. It is applied to the
-sentences, cells and items of a note (see scope.py).
+for negation: Chapman et al. (2001), https://doi.org/10.1006/jbin.2001.1029. The pipe applies the
+algorithm to the sentences, cells and items of a note (see scope.py).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MentionContext(Pipe):
 
     tokenizer (Callable): The pipeline's tokenizer, which also tokenizes the phrases.
     rules (str): JSON file with rules; "": the default rules.
-    spans_key (str): The span group.
+    spans_key (str): The span group with the mentions; "": all groups of detectors and linkers.
     RAISES BioelError: [B490] if the rules are malformed.
     """
 
@@ -82,7 +82,7 @@ class MentionContext(Pipe):
         return doc
 
     def _cues_in(self, doc: Doc, key: str) -> set[tuple[int, int]]:
-        """Return the places of mentions without a concept that are cues: "gone" as a chemical."""
+        """Return the offsets of unlinked mentions that are cues, such as "gone" as a chemical."""
         look_up = self.rules.cue_words.look_up
         return {
             (link.start, link.end)
@@ -109,7 +109,7 @@ class MentionContext(Pipe):
         forget_paths(Path(path), rules="")
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> MentionContext:
-        """Load the saved rules, unless the config names others.
+        """Load the saved rules, unless the config names another rules file.
 
         RAISES BioelError: [B042, B466] if a file is missing or damaged, [B490] if the rules are
             malformed.

@@ -18,18 +18,18 @@ from spacy_bioel.plugins.clinical.words import Cue, CueWords
 # Statuses that cues assign to mentions: Context flags, and persons other than the patient.
 FLAGS = ("negated", "uncertain", "historical", "hypothetical")
 PERSONS = ("family", "other")
-UNKNOWN = "unknown"  # status of mentions that the structure leaves open
-AFFIRMING = "+"  # for cues that end the scope of a negation
-AFFIRMED = ""  # status for answers and signs that do not negate
-# Status for signs that negate only on a line with an affirming sign: "-" also marks list items.
+UNKNOWN = "unknown"  # status of mentions if the grammar does not decide
+AFFIRMING = "+"  # marks a cue that ends the scope of a negation
+AFFIRMED = ""  # Status of an answer or sign that does not negate.
+# Status of a sign that negates only on a line with an affirming sign: "-" also marks list items.
 NEGATED_IF_PAIRED = "negated beside"
-# Tables of names by status, with the statuses that they may have besides flags; and plain lists.
+# Keys of a rules file: names by status, with the statuses allowed besides flags; and plain lists.
 _NAMES_WITH_STATUS = {
     **dict.fromkeys(("sections", "heads"), PERSONS),
     **dict.fromkeys(("answers", "signs"), (NEGATED_IF_PAIRED,)),
 }
 _LISTS = ("study", "case", "opens", "empty", "now", "fillers", "patient", "amounts")
-# Text between a question and its answer. The class comes first, to be searched for fast.
+# Text between a question and its answer. The pattern is fast, as it starts with a character class.
 _QUESTION_MARKS = (
     r"[:=(—–?\s](?<=[\w)\]].)(?:(?<=\S)|(?<=\s)[^\S\n]*+(?:[:=(—–?]|--?(?=[^\S\n])))"
     r"(?:(?<=\?)\s*+(?:A(?:nswer)?:[^\S\n]*+)?|[^\S\n]*+)"
@@ -42,18 +42,18 @@ class ContextRules:
     """Cues and names (in lower case), with the status that they assign to mentions.
 
     cue_words (CueWords): Cues, and closed classes of words.
-    study, case (frozenset[str]): Words that show that a text is, and is not, about a study.
+    study, case (frozenset[str]): Words that show that a text is about a study, or about one case.
     sections (Mapping): Status for each section name; "" for none.
-    heads (Mapping): Status for each name of a list, a key or a column of a table.
+    heads (Mapping): Status for each heading of a list, key, or column name of a table.
     answers (Mapping): Status for each answer after a question ("Fever: no"); "" if it affirms.
     signs (Mapping): Status for each sign before or after a name ("(-) fever"); "" if it affirms.
     opens (frozenset[str]): First words of sentences that end a section.
-    empty (frozenset[str]): Contents of sections without findings: "noncontributory".
+    empty (frozenset[str]): Words that fill a section without findings: "noncontributory".
     now (frozenset[str]): Words that mark a sentence in a historical section as current.
-    fillers (frozenset[str]): Words that do not matter in a head: "the following".
+    fillers (frozenset[str]): Words to ignore in a heading: "the following".
     patient (frozenset[str]): Names of the patient in the header of a table: "proband".
     amounts (frozenset[str]): Words that affirm after a question mark: "mild".
-    relatives (Mapping): The noun for each word for a relative: "mother" for "mom".
+    relatives (Mapping): Usual noun for each word that names a relative: "mother" for "mom".
     """
 
     cue_words: CueWords
@@ -73,7 +73,7 @@ class ContextRules:
 
     @cached_property
     def patterns(self) -> dict[str, re.Pattern[str]]:
-        """Patterns for everything that is not matched word by word."""
+        """Compiled patterns for answers, signs and other text that is not matched word by word."""
         affirming = (answer for answer, status in self.answers.items() if status == AFFIRMED)
         answers = _any_of([*self.answers, *self.amounts])
         patterns = {
@@ -90,18 +90,18 @@ class ContextRules:
         return {name: re.compile(pattern, re.I) for name, pattern in patterns.items()}
 
     def is_study(self, text: str) -> bool:
-        """Whether a text is about patients, animals or cells, not about one patient."""
+        """Whether a text is about a study of patients, animals or cells, not about one case."""
         study, case = (self.patterns[name] for name in ("study", "case"))
         return bool(study.search(text)) and not case.search(text)
 
     def relative(self, words: str) -> str:
-        """Return the noun for the first relative in some words, or ""."""
+        """Return the noun for the first relative that words name ("mother" for "mom"), or ""."""
         known = (self.relatives.get(word) for word in re.findall(r"[\w-]+", words.lower()))
         return next(filter(None, known), "")
 
 
 def _any_of(words: Iterable[str]) -> str:
-    """Return a pattern for any of these strings as whole words; it matches nothing if none."""
+    """Return a pattern for any of the strings as whole words; without strings, it never matches."""
     longest_first = sorted(sorted(words), key=len, reverse=True)
     alternatives = [re.escape(w) + (r"(?!\w)" if w[-1].isalnum() else "") for w in longest_first]
     return "|".join(alternatives) or r"(?!)"
@@ -117,7 +117,7 @@ def read_rules(path: Path) -> dict[str, Any]:
 
 
 def parse_rules(table: Mapping[str, Any]) -> ContextRules:
-    """Parse the contents of a rules file. Malformed rules raise errors without a code."""
+    """Parse the contents of a rules file. Malformed rules raise built-in errors without a code."""
     if isinstance(table["cues"], dict):
         raise ValueError("its cues are phrases by status and direction, which are no longer read")
     cues = [cue for row in table["cues"] for cue in _cues_of_row(row)]

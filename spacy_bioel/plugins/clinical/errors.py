@@ -1,4 +1,4 @@
-"""Messages that only clinical notes use."""
+"""Errors and warnings of the plugin for clinical notes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The layout of a clinical note: sections, lists, tables, keys with values, check boxes, sentences.
 
-`read_layout` reads it in one pass over the text. Capitals, colons, bullets, indents and columns
-make the layout. Texts without any, or laid out otherwise, are paragraphs of sentences.
+`read_layout` recognises the layout in one pass over the text, by capitals, colons, bullets, indents
+and columns. A text without such signs is read as paragraphs of sentences.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _BOX = re.compile(r"[\[(☐☑☒□■](?:(?<=\[)[ \txX✓✔]?\]|(?<=\()[ xX�
 _DASHED_KEY = re.compile(r"[A-Z][A-Za-z/&' ]{1,30}[ \t][-–—]{1,2}[ \t]")
 _LATER_ITEM = re.compile(r"[ ](?<![ ]{2})[ ]++(?=\d{1,2}[.)][ ])")  # "1) gout  2) asthma"
 _YES_OR_NO = re.compile(r"[ \t]*(?:yes|no)\b", re.I)
-_RULE = re.compile(r"[\s|:+=_-]{3,}")  # a line below a title or the header of a table
-# What separates cells, with the white space around it, and what it does not follow: "Skin:  rash"
-# is a key, and two spaces may follow a sentence.
+_RULE = re.compile(r"[\s|:+=_-]{3,}")  # A line drawn below a title or the header of a table.
+# Separators of cells with the white space around them, and the characters that they cannot follow:
+# "Skin:  rash" is a key, and a sentence may end with two spaces.
 _GAPS = {
     "|": (re.compile(r"(?<!\s)\s*+\|\s*+|\|\s*+"), ""),
     "\t": (re.compile(r"(?<! ) *+\t *+"), ":"),
     "  ": (re.compile(r"(?<! ) {2,}+"), ".:;,?!"),
 }
 _QUESTION = re.compile(r"[\w)\]]\?+\s*\Z")
-_DOUBT = re.compile(r"(?:\A|[\s(\[,;:/])\?+\s*\Z")  # "? gout" is a doubt
+_DOUBT = re.compile(r"(?:\A|[\s(\[,;:/])\?+\s*\Z")  # the "?" of "? gout" is a doubt
 _VALUES = ("yes no y n", "present absent", "positive negative pos neg", "+ - ++ +++ – −")
 _VALUE_KIND = {value: i for i, values in enumerate(_VALUES) for value in values.split()}
 _UNFINISHED = re.compile(
@@ -53,11 +53,11 @@ _UNFINISHED = re.compile(
 )
 _CONTINUING = frozenset("and but for in of on or with".split())
 _LAST_SIGNS = frozenset("+-–−")
-_MAX_WORDS_IN_LIST = 2  # in lines that do not continue each other, though they are in lower case
+_MAX_WORDS_IN_LIST = 2  # two lines with so few words are items of a list, even in lower case
 _MAX_TITLE_LENGTH, _MAX_TITLE_WORDS = 60, 8
-_MIN_FULL_LENGTH = 45  # characters in a line that may be hard-wrapped
-_MAX_NESTING = 20  # lists within lists; deeper ones are read as if they were not
-_MAX_COLUMNS, _MAX_AROUND = 50, 1_000  # around: characters that tell how a line is wrapped
+_MIN_FULL_LENGTH = 45  # minimum number of characters in a line that may be hard-wrapped
+_MAX_NESTING = 20  # maximum number of open nodes; deeper lists are not read as nested
+_MAX_COLUMNS, _MAX_AROUND = 50, 1_000  # maximum cells in a row; characters to judge the wrapping
 
 
 @dataclass(slots=True, eq=False)
@@ -66,10 +66,10 @@ class Node:
 
     kind (str): "note", "section", "list", "item", "table", "row", "cell", "paragraph", "pair" (a
         key and its value), "box" (a check box and its item), "question" or "sentence".
-    head (tuple[int, int]): What stands above or before the rest: a section's header, the line above
-        a list, the first line of an item, the header row of a table, the key of a pair, the box
-        itself. Empty at `start` if there is none.
-    body (int): Where the rest begins.
+    head (tuple[int, int]): Offsets of the heading: a section's header, the line above a list, the
+        first line of an item, the header row of a table, the key of a pair, or the box itself;
+        empty at `start` if the node has no heading.
+    body (int): Start of the text after the head.
     column (int): Number of a cell's column, from 0.
     parts (list[Node]): The nodes inside, from left to right.
     """
@@ -107,7 +107,7 @@ class Node:
 class _Line(NamedTuple):
     """A line that is not blank.
 
-    depth (int): Twice its indentation; one more for items of a list and rows of a table.
+    depth (int): Twice the indentation, plus one for items of a list and rows of a table.
     text (int): Start of its text after the bullet.
     cells (Sequence): Offsets of its cells, if it may be a row.
     by (str): What separates the cells: "|", a tab or "  ".
@@ -129,7 +129,7 @@ class _Line(NamedTuple):
 
 @dataclass(slots=True)
 class _Open:
-    """A node that may still get parts: lines of at least this depth, and no heads above its own."""
+    """A node that may get more parts: lines of at least `depth`, heads deeper than `head_depth`."""
 
     node: Node
     depth: int
@@ -144,13 +144,13 @@ def read_layout(text: str) -> Node:
 
 @lru_cache
 def _terse_end() -> re.Pattern[str]:
-    """A sentence that begins in lower case or without a space: "No fever. pt has ataxia.Since"."""
+    """Return a pattern for the ends of terse sentences: "No fever. pt has ataxia.Since March"."""
     no_abbreviation = "".join(rf"(?<!\b{word}\.)" for word in note_tables()["with_full_stop"])
     return re.compile(rf"\.(?<=[a-z]{{4}}\.){no_abbreviation}(?:\s+(?=[a-z])|(?=[A-Z][a-z]{{2}}))")
 
 
 class _Reader:
-    """Reads lines from the first to the last, with a stack of the nodes that are open."""
+    """Builds the tree of nodes line by line, with a stack of the nodes that are still open."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -197,7 +197,7 @@ class _Reader:
         return self.root
 
     def _continues(self, first: int, index: int) -> bool:
-        """Whether a line continues the one before it, in a paragraph with this first line."""
+        """Whether the line `index` continues the paragraph that begins with the line `first`."""
         before, line = self.lines[index - 1 : index + 1]
         if line.after_blank or line.is_item or line.start in self.is_border:
             return False
@@ -217,7 +217,7 @@ class _Reader:
         is_list |= _has_room(self.text, before, words_below[0])
         if self.text[line.start].isupper() or (is_list and words_below[0] not in _CONTINUING):
             return False
-        # After a head and inside the list below it, each short line is an item.
+        # After a heading, and inside the list below the heading, each short line is an item.
         top = self.open[-1]
         is_list = top.node.kind == "list" and top.depth > top.head_depth
         is_list |= top.node.kind == "list" and self.text[top.node.body - 1] == ":"
@@ -232,7 +232,7 @@ class _Reader:
         return is_short and words[0].isupper() and words[-1] not in ".,;?!-" and ":" not in words
 
     def _is_title(self, index: int, last: int) -> bool:
-        """Whether a line is the head of the lines below it."""
+        """Whether a line is the heading of the lines below it."""
         line = self.lines[index]
         if last > index + 1 or line.is_item or last == len(self.lines):
             return self.text[self.lines[last - 1].end - 1] == ":" and not line.is_item
@@ -245,7 +245,7 @@ class _Reader:
         return stands_alone or self._is_section(line, line.end) or below.depth > line.depth
 
     def _is_section(self, line: _Line, end: int) -> bool:
-        """Whether a head is a known section, or in capitals after a blank line."""
+        """Whether a heading is a known section, or in capitals with a blank line or a colon."""
         words = self.text[line.start : end].rstrip(": ")
         is_capital = words.isupper() and (line.after_blank or self.text[end - 1] == ":")
         return is_capital or is_section_name(words)
@@ -278,7 +278,7 @@ class _Reader:
             self.open.append(_Open(node, depth, head_depth))
 
     def _open_head(self, line: _Line, end: int) -> None:
-        """Add a section, or a list with a head."""
+        """Add a section, or a list with a heading."""
         node = Node("list", line.start, end, (line.start, _without_colon(self.text, end)), end)
         node.parts.append(Node("sentence", line.start, end))
         if self._is_section(line, end):
@@ -336,7 +336,7 @@ class _Reader:
     def _add_sentences(self, node: Node, start: int, end: int, first: int = -1) -> None:
         """Add the check boxes or sentences in a stretch of text to a node.
 
-        first (int): Where the first check box may begin, if a key stands before it.
+        first (int): Offset after a key, where the first check box may begin; -1: `start`.
         """
         first = max(start, first)
         if self.boxes and (boxes := self._boxes_in(first, end)):
@@ -356,7 +356,7 @@ class _Reader:
         return [box for box in self.boxes[low:high] if box.end() <= end]
 
     def _read_choices(self, boxes: Sequence[re.Match[str]], start: int, end: int) -> Iterator[Node]:
-        """Yield keys whose value is the box that is ticked: "Rash [ ] yes [x] no"."""
+        """Yield keys that have the ticked box as their value: "Rash [ ] yes [x] no"."""
         ends = [(_YES_OR_NO.match(self.text, box.end()) or box).end() for box in boxes]
         befores = zip(boxes, [start, *ends], strict=False)
         firsts = [i for i, (box, x) in enumerate(befores) if self.text[x : box.start()].strip()]
@@ -384,7 +384,7 @@ class _Reader:
             yield Node("sentence", ends[-1], end)
 
     def _n_rows(self, index: int) -> int:
-        """Return the number of rows of the table that begins with a line; 0 if there is none."""
+        """Return the number of rows of the table that begins at a line; 0 if no table does."""
         first = self.lines[index]
         last = index
         while last < len(self.lines) and self.lines[last].by == first.by != "":
@@ -453,7 +453,7 @@ def _lines_of(text: str) -> Iterator[_Line]:
 
 
 def _has_room(text: str, before: _Line, word: str) -> bool:
-    """Whether a word had room on the line above it, in a paragraph without sentences in lines."""
+    """Whether a word would fit on the line above it; False if the lines are running sentences."""
     around = text[max(0, before.start - _MAX_AROUND) : before.end].rpartition("\n\n")[2]
     around += text[before.end : before.end + _MAX_AROUND].partition("\n\n")[0]
     room = max(map(len, around.split("\n"))) - (before.end - before.start)
@@ -461,7 +461,7 @@ def _has_room(text: str, before: _Line, word: str) -> bool:
 
 
 def _cells_of(line: str, start: int) -> tuple[Sequence[tuple[int, int]], str]:
-    """Return the cells of a line that may be a row of a table, and what separates them."""
+    """Return the cells of a line that may be a row of a table, and the separator of the cells."""
     is_barred = "|" in line and (" |" in line or "| " in line or _RULE.fullmatch(line))
     by = "|" if is_barred else next((gap for gap in ("\t", "  ") if gap in line), "")
     if not by:
@@ -479,7 +479,7 @@ def _cells_of(line: str, start: int) -> tuple[Sequence[tuple[int, int]], str]:
 
 
 def _is_aligned(first: _Line, line: _Line) -> bool:
-    """Whether cells of two lines begin in the same place; only gaps need to be aligned."""
+    """Whether the cells of two lines are aligned; always true unless spaces separate the cells."""
     if first.by != "  ":
         return True
     columns = [(start - first.start, end - first.start) for start, end in first.cells[1:]]
@@ -496,5 +496,5 @@ def _without_colon(text: str, end: int) -> int:
 
 @lru_cache(maxsize=64)
 def units_of(text: str) -> list[int]:
-    """Return the starts of the sentences, cells and items of a text that have no parts."""
+    """Return the start offsets of the smallest parts of a text: sentences, cells and items."""
     return [node.start for node in read_layout(text) if not node.parts]

@@ -30,7 +30,7 @@ class ContextOptions(LinkOptions):
     ] = False
 
     def check(self, run: LinkRun) -> None:
-        """Note [W303] formats that cannot store the context.
+        """Warn [W303] about output formats that cannot store the context.
 
         RAISES BioelError: [B491] if the input provides the mentions.
         """

@@ -1,5 +1,5 @@
-"""Rules for clinical notes, which link shorthand, measurements and other wordings by the names they
-stand for.
+"""Entity rules for clinical notes, which link shorthand, measurements and reworded findings by the
+concept names that they stand for.
 
 A measurement outside its reference range stands for a finding: "Hb 7.2" means anemia.
 """
@@ -42,9 +42,9 @@ from spacy_bioel.types import IntArray, SpanKey
 
 
 def choose_meanings(text: str, forms: Container[str]) -> dict[str, str]:
-    """Return the meanings of ambiguous shorthand by words in its lines, or else in the text.
+    """Choose meanings of ambiguous shorthand by words in the same lines, or else in the text.
 
-    forms (Container[str]): Short forms in the text. Without such words, they keep their meaning.
+    forms (Container[str]): Short forms in the text. A form without telling words is left out.
     """
     chosen = {}
     for short, cues in note_tables()["meanings"].items():
@@ -62,7 +62,7 @@ class _NoteFinder:
 
     def __init__(self, knowledge: LinkerKnowledge) -> None:
         self._vocabularies = knowledge.vocabularies or {"": Vocabulary(knowledge.kb, None)}
-        # Without labels, the dictionary finds shorthand itself, also in longer names.
+        # Without labels, the dictionary itself finds shorthand, even inside longer names.
         forms = long_forms_with(note_tables()["shorthand"]) if knowledge.vocabularies else {}
         names = {short: self._first_known(long) for short, long in forms.items()}
         self._names = {short: name for short, name in names.items() if name}
@@ -74,8 +74,8 @@ class _NoteFinder:
             self._names |= {s: (forms[s].split("|")[-1], label) for s in forms.keys() - self._names}
 
     def find(self, doc: Doc, *, measurements: bool) -> list[tuple[SpanKey, str, bool]]:
-        """Return token spans, the names they stand for, and whether they replace mentions: reworded
-        names do not."""
+        """Return token spans, the names that the spans stand for, and whether a span replaces
+        mentions, as shorthand and measurements do, but reworded names do not."""
         text, defined = text_of(doc), long_forms(doc)
         names = {s: name for s, name in forms_in(text, self._names).items() if s not in defined}
         for form, alternatives in choose_meanings(text, names).items():
@@ -88,7 +88,7 @@ class _NoteFinder:
         for place, (_, _, alternatives) in measured(text).items() if measurements else ():
             if known := self._first_known(alternatives):
                 places.append((*place, known))
-        places.sort(key=lambda place: (place[0], -place[1], place[2]))  # the longest first
+        places.sort(key=lambda place: (place[0], -place[1], place[2]))  # longest first at a start
         starts, ends = np.array([p[:2] for p in places], dtype=np.int64).reshape(-1, 2).T
         is_other = have_other_meaning(text, starts, ends)
         found: list[tuple[SpanKey, str, bool]] = []
@@ -102,7 +102,7 @@ class _NoteFinder:
         return found
 
     def labels_of(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the names that are in a vocabulary, with its label."""
+        """Return the label of each name that is in a vocabulary."""
         labels: dict[str, str] = {}
         names = list(names)
         normalized = normalize_names(names)
@@ -116,14 +116,14 @@ class _NoteFinder:
         return labels
 
     def _first_known(self, names: str) -> tuple[str, str] | None:
-        """Return the first of names separated by "|" that is in a vocabulary, and its label."""
+        """Return the first name of a "|"-separated list that is in a vocabulary, with its label."""
         labels = self.labels_of(alternatives := names.split("|"))
         return next(((name, labels[name]) for name in alternatives if name in labels), None)
 
 
 def _add_names(found: FoundSpans, names: Sequence[tuple[SpanKey, str, bool]]) -> None:
-    """Replace mentions inside shorthand and measurements, and add reworded names to the mentions
-    inside them; longer mentions stay."""
+    """Replace mentions inside shorthand and measurements, and add reworded names beside the shorter
+    mentions inside them. Longer mentions are kept."""
     why = "in shorthand, a measurement, or another wording"
     for (start, end, label), name, replaces in names:
         near = found.overlapping(start, end)
@@ -189,8 +189,8 @@ class Notes(Shorthand):
         return [NO_MENTION if other else "" for other in is_other.tolist()]
 
     def propose(self, docs: Sequence[Doc], spans: Sequence[FoundSpans]) -> None:
-        """Add shorthand, measurements and reworded names, which stand for names; drop words that
-        mean something else in notes (see `why_other`)."""
+        """Add mentions for shorthand, measurements and reworded names, and drop words that mean
+        something else in notes (see `why_other`)."""
         if self.knowledge is None or not self._clinical:
             return
         for doc, of_doc in zip(docs, spans, strict=True):
@@ -203,7 +203,7 @@ class Notes(Shorthand):
             _add_names(of_doc, self._finder.find(doc, measurements=self._measurements))
 
     def prepare(self, batch: Batch) -> Sequence[Query]:
-        """Look up the names that shorthand and measurements stand for, if others found them."""
+        """Query mentions that are shorthand or measurements by the names that they stand for."""
         queries = list(super().prepare(batch) if self._shorthand else batch.queries)
         if self.knowledge is None or not self._clinical or batch.n_parts:
             return queries
@@ -239,8 +239,8 @@ def create_notes_v1(
     return Notes(shorthand=shorthand, clinical=clinical, measurements=measurements)
 
 
-# Text between an analyte and its value, or the last of several values. After the value, the pattern
-# excludes other units, ranges and dates.
+# Patterns for the text between an analyte and its value or the last of several values. After the
+# value, other units, ranges and dates are excluded.
 _S = r"[^\S\r\n]"  # also thin spaces
 _EQUALS = rf"(?:{_S}{{0,20}}[:=>|—]){{0,2}}{_S}{{0,20}}(?P<bracket>\()?"
 _LINK = (
@@ -261,7 +261,7 @@ _NO_OTHER_UNIT = (
     r"(?![-–+\w/%°→]|[.,]\d|"
     rf"{_S}?(?:[%°µμ→]|-+>|(?:mg|g|mcg|ng|IU|U|units|mL|ml|mEq|meq|mmol)\b))"
 )
-# The range of normal values after a value, or a flag: "(12-16)", ", normal < 48", "L".
+# The reference range or flag after a value: "(12-16)", ", normal < 48", "L".
 _NORMAL = r"N|NR|RR|nl|normal|norm|ref|reference|vn|range|values?|interval|limits?"
 _STATED = re.compile(
     rf"{_S}{{1,20}}(?:\|{_S}?)?\(?(?P<flag>[HL])\)?(?={_S}*(?:[\r\n|,;.)]|\Z))"
@@ -273,8 +273,8 @@ _STATED = re.compile(
 _OTHER_FLUIDS = re.compile(
     r"\b(?:CSF|urin\w*|pleural|fluid|ascit\w*|sweat|stool)\W+(?:\w+ )?\Z", re.I
 )
-_MAX_FLUID_DISTANCE = 20  # characters to search before an analyte
-# The reference ranges, which are for adults, do not apply at these ages.
+_MAX_FLUID_DISTANCE = 20  # Number of characters to search for a fluid before an analyte.
+# Words for young patients, to whom the reference ranges, which are for adults, do not apply.
 _YOUNG = re.compile(
     r"\b(?:infant|newborn|neonat\w*|baby|toddler|child|(?:days?|weeks?|months?)[- ]old"
     r"|(?<!\d)\d[ -]?(?:y/?o|years?[- ]old))\b",
@@ -283,13 +283,13 @@ _YOUNG = re.compile(
 _ANALYTE_WORD = re.compile(r"(?<![\w/-])[A-Za-z][A-Za-z0-9]*")
 
 
-# The last value of a measurement, its unit ("" if there is none), and names of what it shows.
+# A measurement: its last value, its unit (or ""), and the names of the finding that it shows.
 Measurement = tuple[float, str, str]
 
 
 def measured(text: str) -> dict[tuple[int, int], Measurement]:
-    """Return the measurements outside their reference range, such as "Hb 7.2 g/dL", which means
-    anemia, by place. If a finding has several names, they are separated by "|".
+    """Return the measurements outside their reference range, such as "Hb 7.2 g/dL" (anemia), keyed
+    by start and end offset. Several names of one finding are separated by "|".
     """
     found = {}
     is_young = bool(_YOUNG.search(text))
@@ -321,14 +321,14 @@ def _finding(
 ) -> str:
     """Return the names of the finding that a measurement shows, or "".
 
-    Without a unit, all units in which the value is plausible have to show the same.
+    Without a unit, the value must show the same finding in every unit that makes it plausible.
 
-    stated (re.Match | None): The range of normal values, or a flag, in the text.
+    stated (re.Match | None): The reference range or flag that the text states.
     """
     unit, value, (low, high) = match["unit"], _number(match["value"]), analyte["plausible"]
     factors = [analyte["units"][unit]] if unit else set(analyte["units"].values())
     values = [value * factor for factor in factors if low <= value * factor <= high]
-    is_rough = value.is_integer() and "," not in match["value"]  # "WBC 3,100" has a unit in effect
+    is_rough = value.is_integer() and "," not in match["value"]  # "WBC 3,100" implies its unit
     is_unclear = analyte.get("needs_unit") or (analyte.get("decimals") and is_rough)
     if is_unclear and not (unit or stated):
         return ""
@@ -350,7 +350,7 @@ def _finding(
 
 @cache
 def _analytes_by_first_word() -> dict[str, list[int]]:
-    """Return the indices of analytes by the first word of each of their names."""
+    """Return the indices of analytes, keyed by the first word of a name in lower case."""
     indices: dict[str, list[int]] = defaultdict(list)
     for index, analyte in enumerate(note_tables()["measurements"]):
         for first in {_ANALYTE_WORD.match(n)[0] for n in analyte["names"]}:  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""Findings of patients, gathered from their linked notes: tables, timelines, GA4GH Phenopackets."""
+"""Gather the findings of patients from linked notes; write tables, timelines and Phenopackets."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from spacy_bioel.text.normalize import escape_formula, table_line
 from spacy_bioel.types import KbRelease
 
 _PACKET, _FAMILY = ".phenopacket.json", ".family.json"
-_FOLDERS = {".phenopackets": _PACKET, ".families": _FAMILY}  # with a file for each patient
+_FOLDERS = {".phenopackets": _PACKET, ".families": _FAMILY}  # one file per patient
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 PATIENT_SUFFIXES = (*_DELIMITERS, ".jsonl", ".ndjson", ".html", _PACKET, _FAMILY, *_FOLDERS)
 _COLUMNS = (
     *("patient", "id", "name", "person", "status", "contradicts"),
     *("first_date", "first_note", "last_date", "last_note", "evidence"),
 )
-# Fields of a Phenopacket. Besides phenotypes, HPO has branches for onset, inheritance, ...
+# The field of a Phenopacket for each prefix. HPO also has branches for onset, inheritance, ...
 _PACKET_FIELDS = {"HP": "phenotypicFeatures"}
 _PACKET_FIELDS |= dict.fromkeys(("MONDO", "OMIM", "ORPHA", "Orphanet", "DOID"), "diseases")
 _PHENOTYPE = "HP:0000118"
-_BETWEEN_TICKS = 18  # percent of the timeline
+_BETWEEN_TICKS = 18  # minimum distance of two labels, in percent of the timeline
 _SECTIONS: Any = PAGES.get_template("patient.html").module
 _CODE = {"id": "ECO:0000501", "label": "evidence used in automatic assertion"}
 _ECO = KbRelease("Evidence & Conclusion Ontology", "", "2019-10-16", "", "", 0)
@@ -43,7 +43,7 @@ _SEXES |= dict.fromkeys(("father", "brother", "uncle", "son", "nephew", "grandfa
 
 
 class Note(NamedTuple):
-    """A note of a patient, with its ISO date or ""."""
+    """A note of a patient, with its ISO date, or "" if the date is unknown."""
 
     text: str | None
     id: str
@@ -53,7 +53,7 @@ class Note(NamedTuple):
 
 @dataclass(slots=True)
 class Patient:
-    """A patient: ids and dates of the notes, and the mentions by person, id and status."""
+    """A patient, with id and date of the notes, and mentions by person, concept id and status."""
 
     name: str
     notes: dict[tuple[str, str], None] = field(default_factory=dict)
@@ -69,10 +69,10 @@ class Patient:
                 self.mentions.setdefault(key, []).append({**place, "text": text})
 
     def timeline(self) -> tuple[dict[tuple[str, str], float], list[tuple[float, str]]]:
-        """Return places of notes from 0 to 100: by date, or by order if no date is known.
+        """Return the positions of notes on a timeline, by date, or in order if no date is known.
 
-        RETURNS (tuple): The place of each note, except notes without a date, and the places that
-            have room for a label, with their labels.
+        RETURNS (tuple): The position of each note, from 0 to 100, except undated notes among dated
+            notes; and the positions that have room for a label, with the labels.
         """
         dated = {note: date.fromisoformat(note[1]).toordinal() for note in self.notes if note[1]}
         days = dated or {note: number for number, note in enumerate(self.notes)}
@@ -85,11 +85,11 @@ class Patient:
         return places, ticks
 
     def rows(self, kb: KnowledgeBase) -> list[JsonRow]:
-        """Return a row for each person, concept and status, the patient's own first.
+        """Return a row for each person, concept and status, with the patient's own rows first.
 
         "contradicts" lists ids with the opposite status in the same person: the same id or, as "no
         seizures" contradicts "focal seizures", a broader or narrower one. The first and last
-        mention are those in notes with dates, or if no date is known, in the order of the notes.
+        mention are chosen by date among the dated notes or, if there are none, by order.
         """
         rows = {}
         for (person, id, status), evidence in sorted(self.mentions.items()):
@@ -116,7 +116,7 @@ def _lineage(kb: KnowledgeBase, id: str) -> list[str]:
 def gather_patients(
     linked: Iterable[tuple[Note, LinkedText]], *, contiguous: bool
 ) -> Iterator[Patient]:
-    """Gather findings by patient; contiguous: the notes of a patient follow each other."""
+    """Gather findings by patient; `contiguous` means that the notes are grouped by patient."""
     patients: dict[str, Patient] = {}
     for note, document in linked:
         if contiguous and note.patient not in patients:
@@ -127,10 +127,10 @@ def gather_patients(
 
 
 class PatientWriter:
-    """Writes patients in the format of a suffix.
+    """Writes patients in the output format that a suffix selects.
 
-    holds_one (bool): Whether an output is for one patient.
-    left_out (Counter): Findings that Phenopackets so far lack, by reason.
+    holds_one (bool): Whether an output can hold only one patient.
+    left_out (Counter): Number of findings left out of Phenopackets so far, by reason.
     RAISES BioelError: [B599] if a Phenopacket can hold no concept of the knowledge base.
     """
 
@@ -151,7 +151,7 @@ class PatientWriter:
         self._meta = meta | {"resources": resources}
 
     def format(self) -> TextFormat | PathFormat:
-        """Return a format whose documents are patients."""
+        """Return the output format, which writes patients instead of documents."""
         if self._is_folder:
             return self._writing_folder
         is_table = self._suffix in _DELIMITERS
@@ -190,7 +190,7 @@ class PatientWriter:
         return str(_SECTIONS.patient(patient.name, patient.rows(self._kb), *patient.timeline()))
 
     def _packet(self, patient: Patient) -> str:
-        """Return the JSON of a Phenopacket, or of a Family of a Phenopacket for each person."""
+        """Return a patient as a Phenopacket in JSON, or a Family with a Phenopacket per person."""
         people: dict[str, dict[str, dict[Any, JsonRow]]] = {"patient": {}}
         for row in patient.rows(self._kb):
             name = _PACKET_FIELDS.get(row["id"].partition(":")[0])
@@ -223,7 +223,7 @@ class PatientWriter:
         return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
 
     def _reason(self, row: JsonRow, name: str | None) -> str:
-        """Return why a finding is left out, or ""."""
+        """Return why a finding is left out of a Phenopacket, or "" if it is included."""
         if row["status"] in ("possible", "conditional", "unknown"):
             return str(row["status"])
         is_own, is_nobody = row["person"] == "patient", row["person"] in ("family", "other")
@@ -235,7 +235,7 @@ class PatientWriter:
 
 
 def _implied(kb: KnowledgeBase, entries: Mapping[Any, JsonRow]) -> set[Any]:
-    """Return the keys of entries that others imply: broader present ones, narrower absent ones."""
+    """Return the keys of entries implied by a narrower present or a broader absent finding."""
     broader = {key: {*_lineage(kb, key[0])} - {key[0]} for key in entries}
     absent = {id for id, is_absent in entries if is_absent}
     implied = {key for key, ids in broader.items() if key[1] and ids & absent}
@@ -244,7 +244,7 @@ def _implied(kb: KnowledgeBase, entries: Mapping[Any, JsonRow]) -> set[Any]:
 
 
 def _add_entry(entries: dict[Any, JsonRow], row: JsonRow, *, is_feature: bool) -> None:
-    """Add a finding; what is both present and historical is one entry."""
+    """Add a finding to the entries; a present and a historical finding of an id share an entry."""
     is_absent, term = row["status"] == "absent", {"id": row["id"], "label": row["name"]}
     entry: JsonRow = {"type" if is_feature else "term": term, "excluded": is_absent}
     entry = entries.setdefault((row["id"], is_absent), entry)

@@ -1,6 +1,6 @@
-"""Who has a finding: a relative or another person, as the subject of having, or as a possessor.
+"""Detect findings of a relative or another person: "her mother has gout", "her mother's gout".
 
-A person who says, notices or brings something only reports it: "mother says", "per mom".
+A person who says, notices or brings something only reports a finding: "mother says", "per mom".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HAVING = (
     "document",
     "prov",
 )
-_NEW = ("personal", "presented", "presents", "presenting", "admitted")  # about the patient
+_NEW = ("personal", "presented", "presents", "presenting", "admitted")  # describe the patient
 _WEAK_KIN = frozenset("relative relatives parent child children twin twins family".split())
 _QUALIFIERS = frozenset("both neither no maternal paternal degree first affected".split())
 _OF_KIN = frozenset(
@@ -30,7 +30,7 @@ _OF_KIN = frozenset(
 
 
 class Persons(Scopes):
-    """Words, with what persons have."""
+    """The words of a sentence, with the findings of persons other than the patient."""
 
     def read_person(self, i: int, end: int, cue: Cue) -> None:
         if self.name(end) == "-" and self.name(end + 1) == "word":  # "donor-derived"
@@ -47,7 +47,7 @@ class Persons(Scopes):
             self._experience(i, i + 1, "family")
 
     def _experience(self, i: int, end: int, status: str) -> bool:
-        """Give a person what follows "has", "with" or "'s", or precedes "in her mother"."""
+        """Assign to a person the mentions after "has", "with", "'s" or before "in her mother"."""
         if self.name(i - 2) == "and" and self.name(i - 3) == "pronoun":  # "he and his brother"
             return False
         k, n_words = i - 1, 0
@@ -141,7 +141,7 @@ class Persons(Scopes):
         return self.give(status, self._of_person(q, item), i, end)
 
     def _verb_behind(self, k: int) -> int:
-        """Return the auxiliary behind a short phrase: "a cousin in Canada is", or 0."""
+        """Return the index of the auxiliary after a phrase, as in "a cousin in Canada is", or 0."""
         for n in range(k + 1, min(k + 5, len(self.names))):
             if self.names[n] in AUXILIARY and self.word(k) != "with":
                 return n
@@ -150,7 +150,7 @@ class Persons(Scopes):
         return 0
 
     def _appositive(self, k: int) -> int:
-        """Return the end of an apposition between commas before a verb: ", aged 12,", or 0."""
+        """Return the end of an apposition between commas (", aged 12,") before a verb, or 0."""
         for n in range(k + 1, min(k + 8, len(self.names))):
             if self.names[n] == ",":
                 after = n + 1
@@ -162,7 +162,7 @@ class Persons(Scopes):
         return 0
 
     def _is_action(self, k: int) -> bool:
-        """Whether a word after a person is a verb, but not one of saying or bringing."""
+        """Whether the word after a person is a verb, except verbs of saying or bringing."""
         is_noun = self.name(k + 1) in AUXILIARY  # "daughter cysts are"
         is_noun |= self.word(k + 1) == "that"  # "her mother narrated that"
         return (
@@ -178,7 +178,7 @@ class Persons(Scopes):
         return self.word(k).startswith(_HAVING)
 
     def _is_subject(self, k: int) -> bool:
-        """Whether another relative, an age or a relative clause follows."""
+        """Whether another relative, an age or a relative clause continues the subject at `k`."""
         while self.name(k) in ("own", "det", "adverb") or self.word(k) in (
             "maternal",
             "paternal",
@@ -188,10 +188,10 @@ class Persons(Scopes):
         return self.name(k) in ("kin", "number", "rel")
 
     def _of_person(self, k: int, item: bool, *, is_history: bool = False) -> list[int]:
-        """Return the mentions that a person has, from a word on.
+        """Return the mentions from word `k` on that belong to a person.
 
-        item (bool): Only up to a comma.
-        is_history (bool): They have a family history, after which "and has" is about the patient.
+        item (bool): Stop at a comma.
+        is_history (bool): The words follow "family history"; "and has" returns to the patient.
         """
         found = []
         stop = min(len(self.names), k + MAX_REACH)
@@ -217,13 +217,13 @@ class Persons(Scopes):
         return found
 
     def _starts_clause(self, k: int) -> bool:
-        """Whether a new subject or a verb of the patient follows."""
+        """Whether a new subject, or a verb about the patient, begins at word `k`."""
         if self.name(k) in ("pronoun", "kin", "own", "say") or self.word(k) == "that":
             return True
         return self.name(k - 1) == "," and self.name(k) in ("have", "be")
 
     def _backward_of_person(self, k: int) -> list[int]:
-        """Return the mentions before "in her mother"."""
+        """Return the mentions before a phrase such as "in her mother"."""
         found: list[int] = []
         k -= 1
         while (

@@ -13,7 +13,7 @@ from spacy_bioel.plugins.clinical.tables import note_tables
 
 
 def add_context(nlp: Language) -> None:
-    """Add a `bioel_context` pipe at the end, unless the pipeline has one."""
+    """Add a `bioel_context` pipe at the end of a pipeline that does not have one."""
     if not any(pipes_made_by(CONTEXT, nlp)):
         nlp.add_pipe(CONTEXT, config={"spans_key": spans_key(find_linker(nlp))})
 

@@ -1,4 +1,4 @@
-"""How far a cue reaches in the words after it: the list of noun phrases, or the clause."""
+"""Find how far a cue reaches in the words after it: over a list of noun phrases, or a clause."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from spacy_bioel.plugins.clinical.words import AUXILIARY, LIGHT, MAX_REACH, STOP
 
 @dataclass(slots=True)
 class Reach:
-    """Goes over the words after a cue, up to where ends what it governs.
+    """Collects the mentions after a cue, up to the end of the cue's scope.
 
-    status (str): What the cue says; a negation ends before an item that says something else.
-    item (bool): Only the first noun phrase, and those that "and" or "or" joins to it.
-    clause (bool): All of the clause, with its verbs.
-    first (bool): The clause stands before another one, and ends at a comma.
+    status (str): Status of the cue; a negation ends before an item with a statement of its own.
+    item (bool): Include only the first noun phrase, and phrases joined to it by "and" or "or".
+    clause (bool): Include the whole clause, with its verbs.
+    first (bool): The clause precedes another clause, and ends at a comma.
     found (list[int]): The mentions so far.
-    last (str): The class of the last noun, or "m"; "" if the phrase has none yet.
-    blocked (bool): Whether what follows belongs to a phrase that is not governed: "no change in".
+    last (str): Class of the last noun, "m" for a mention; "" if the phrase has no noun yet.
+    blocked (bool): Whether the next words are in a phrase outside the scope: "no change in".
     """
 
     words: Words
@@ -30,12 +30,12 @@ class Reach:
     blocked: bool = False
     is_change: bool = False
     is_and: bool = False
-    n_before: int = -1  # mentions before the last comma or "and"; -1 if there is none
+    n_before: int = -1  # number of mentions before the last comma or "and"; -1 without them
     n_commas: int = 0
     item_start: int = 0
 
     def over(self, start: int) -> list[int]:
-        """Return the mentions that are governed from a word on."""
+        """Return the mentions that the cue governs from word `start` on."""
         names, self.item_start, k = self.words.names, start, start
         stop = min(len(names), start + MAX_REACH)
         while k < stop:
@@ -51,7 +51,7 @@ class Reach:
         return self.status == "negated"
 
     def _goes_on(self, k: int) -> bool:
-        """Read a word; return whether the cue reaches behind it."""
+        """Read word `k`, and return whether the cue reaches the words after it."""
         name, word, words = self.words.names[k], self.words.word(k), self.words
         if self._is_negated and self._is_other_noun(k):
             return False
@@ -93,11 +93,11 @@ class Reach:
         return True
 
     def n_read(self, k: int) -> bool:
-        """Whether a positive cue meets a negation behind a noun: "possible A, no B"."""
+        """Whether a negation after a noun would end the scope of a cue: "possible A, no B"."""
         return not self._is_negated and k > self.item_start
 
     def _is_other_noun(self, k: int) -> bool:
-        """Whether a noun phrase begins that a negation before it does not govern."""
+        """Whether a noun phrase outside the scope of the negation begins at word `k`."""
         word = self.words.word(k)
         if word == "other" and self.words.word(k + 1) == "than":
             return True
@@ -105,7 +105,7 @@ class Reach:
         return is_own or (word == "some" and self.last != "")
 
     def _bracket(self, k: int, stop: int) -> int:
-        """Read what is in brackets, unless it is a value; return where it ends."""
+        """Collect the mentions in brackets, unless the brackets hold a value; return the end."""
         names = self.words.names
         close = next((n for n in range(k, stop) if names[n] == ")"), stop)
         if self.last and not self.blocked and "number" not in names[k:close]:
@@ -193,7 +193,7 @@ class Reach:
 
 
 class Scopes(Words):
-    """Words, with what a cue governs behind it."""
+    """The words of a sentence, and the mentions after a cue that the cue governs."""
 
     def forward(
         self,
@@ -204,5 +204,5 @@ class Scopes(Words):
         clause: bool = False,
         first: bool = False,
     ) -> list[int]:
-        """Return the mentions that a cue governs from a word on (see `Reach`)."""
+        """Return the mentions that a cue governs from word `start` on (see `Reach`)."""
         return Reach(self, status, item=item, clause=clause, first=first).over(start)

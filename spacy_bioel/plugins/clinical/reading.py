@@ -19,12 +19,12 @@ from spacy_bioel.plugins.clinical.patients import Note
 
 _DATE = re.compile(
     r"(?<!\d)(?:(?:19|20)\d\d([-_.]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])"
-    r"|\d\d?([-_.])\d\d?\2(?:19|20)\d\d)(?!\d)"  # the second is refused: 03-04-2024
+    r"|\d\d?([-_.])\d\d?\2(?:19|20)\d\d)(?!\d)"  # refused as ambiguous: 03-04-2024
 )
 
 
 def stream_notes(sources: list[str], patient_column: str, date_column: str) -> Iterator[Note]:
-    """Stream the notes of patients from folders, or with a column, from tables and JSON lines.
+    """Stream notes of patients from folders or, with `patient_column`, from tables and JSON lines.
 
     RAISES BioelError: [B101] for a missing file, [B513] for two folders with one name, [B594] for
         notes beside folders of notes, [B595] for other input; later [B596] for a missing patient,
@@ -59,7 +59,7 @@ def stream_notes(sources: list[str], patient_column: str, date_column: str) -> I
 
 
 def _with_dates(documents: Iterable[Document], patient: str) -> Iterator[tuple[Any, ...]]:
-    """Add the patient, and the dates in the document's name."""
+    """Yield (text, id, patient, dates) for each document, with the dates found in its id."""
     for text, id in documents:
         found = _DATE.finditer(id or "")
         dates = {match[0] if match[2] else re.sub(r"\D", "", match[0]) for match in found}
@@ -74,7 +74,7 @@ def _to_note(row: tuple[Any, ...], column: str) -> Note:
 
 
 def iso_date(value: Any, where: str) -> str:
-    """Return the ISO date of a date or time, or "". RAISES BioelError: [B598] if it is neither."""
+    """Return a date or time as an ISO date; "" if empty. RAISES BioelError: [B598] if malformed."""
     try:
         return datetime.fromisoformat(str(value).strip()).date().isoformat() if value else ""
     except ValueError:

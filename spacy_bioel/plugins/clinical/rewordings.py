@@ -1,6 +1,6 @@
-"""Findings that a note words differently from their names, or that share words: "undescended right
-testis", "micro-retrognathia", "long smooth philtrum", "pectus carinatum/excavatum", "febrile"; and
-words that only look like findings.
+"""Detect findings that a note words differently from the names of their concepts, such as "febrile"
+and "undescended right testis", and findings that share words, such as "micro-retrognathia", "long
+smooth philtrum" and "pectus carinatum/excavatum". Reject words that only look like findings.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ _AND_OR = r"(?:and/or|and|or|nor|&)"
 _COMPOUND_WORD = re.compile(rf"\b(?!{_AND_OR}\b)[A-Za-z]+(?:-[A-Za-z]+)*-?")
 _COORDINATED = re.compile(rf" |,? {_AND_OR} |, | ?/ ?")
 _SHARED_END = re.compile(rf"(?:,? {_AND_OR} |, | ?/ ?)([A-Za-z]{{6,}})")
-_MIN_SHARED_END, _MAX_MODIFIERS, _MAX_HEAD = 4, 3, 2  # letters, words, words
+_MIN_SHARED_END, _MAX_MODIFIERS, _MAX_HEAD = 4, 3, 2  # letters, words and words, respectively
 _IN_COMPOUND = re.compile(r"(?<![a-z])([a-z]+)(?<!\bpost)(?<!\bto)-\Z")
-_MAX_CHARS_BEFORE = 24  # where to search before a span
-# A modifier before a comma starts its phrase: not in "redness of the eye, muscle pain".
+_MAX_CHARS_BEFORE = 24  # Maximum number of characters to search before a span.
+# Text before modifiers that a comma separates ("a long, smooth philtrum"). After other text, the
+# comma separates findings: "redness of the eye, muscle pain".
 _BEFORE_LIST = re.compile(
     r"(?:^|[:;(\n-]|\b(?:an?|has|had|have|with|is|are|no|shows?|his|her)) ?\Z", re.I
 )
@@ -38,9 +39,9 @@ _BEFORE_LIST = re.compile(
 def find_rewordings(
     text: str, labels_of: Callable[[Iterable[str]], Mapping[str, str]]
 ) -> list[tuple[int, int, str, str]]:
-    """Return the start and end of findings in a text, with the names that they mean, and labels.
+    """Return the start, end, usual name and label of each finding that a text words differently.
 
-    labels_of (Callable): Returns those of many names that are in a knowledge base, with labels.
+    labels_of (Callable): Returns the label of each name that is in a knowledge base.
     """
     readings = list(_readings(text))
     spellings = {name: _spellings(name) for *_, names in readings for name in names}
@@ -54,8 +55,8 @@ def find_rewordings(
 
 
 def is_part(text: str, start: int, end: int, is_name: Callable[[str], bool]) -> bool:
-    """Return whether a span is part of a compound ("neck" in "swan-neck"), or contains a slash
-    after a name ("ataxia/tremor" is no ataxic tremor)."""
+    """Return whether a span is only part of a compound ("neck" in "swan-neck"), or contains a slash
+    after a name ("ataxia/tremor" is not an ataxic tremor)."""
     compound = _IN_COMPOUND.search(text, max(0, start - _MAX_CHARS_BEFORE), start)
     if compound and not is_name(compound[1]):
         return True
@@ -64,8 +65,8 @@ def is_part(text: str, start: int, end: int, is_name: Callable[[str], bool]) -> 
 
 
 def have_other_meaning(text: str, starts: IntArray, ends: IntArray) -> NDArray[np.bool_]:
-    """Return which spans in a note are not mentions, because they are in a section name ("PE:") or
-    mean something else ("RA" in "98% on RA").
+    """Return a mask of the spans in a note that are not mentions, because they are in a section
+    name ("PE:") or mean something else ("RA" in "98% on RA").
 
     starts, ends (IntArray): Character offsets. Shape (n,) each.
     """
@@ -76,7 +77,7 @@ def have_other_meaning(text: str, starts: IntArray, ends: IntArray) -> NDArray[n
     if not places:
         return np.zeros(len(starts), dtype=bool)
     place_starts, place_ends = np.array(sorted(places)).T
-    # A span is inside a place if any place that starts before the span ends after it.
+    # A span is covered if some place starts no later and ends no earlier than the span.
     n_before = np.searchsorted(place_starts, starts, side="right")
     return np.append(-1, np.maximum.accumulate(place_ends))[n_before] >= ends
 
@@ -94,14 +95,13 @@ def _spellings(name: str) -> tuple[str, ...]:
 
 
 def _readings(text: str) -> Iterator[_Reading]:
-    """Yield the start and end of word sequences, with strings: if all are names, the first is
-    meant."""
+    """Yield offsets with strings: if all of the strings are names, the text means the first one."""
     matches, tables = list(_COMPOUND_WORD.finditer(text)), note_tables()
     words = [match[0].lower().replace("-", " ") for match in matches]
     gaps = [text[a.end() : b.start()] for a, b in pairwise(matches)] + [""] * bool(matches)
 
     def whole(first: int, last: int, *choices: Iterable[int]) -> Iterator[_Reading]:
-        """Read words `first` to `last` as names that consist of some of them."""
+        """Yield the offsets of words `first` to `last`, with a name for each choice of words."""
         names = tuple(" ".join([words[k] for k in choice]) for choice in choices)
         yield matches[first].start(), matches[last].end(), names
 
@@ -144,8 +144,8 @@ def _readings(text: str) -> Iterator[_Reading]:
 
 @cache
 def _after_adjective() -> re.Pattern[str]:
-    """Return what may follow an adjective that is a finding: "febrile." and "febrile boy", but not
-    "febrile seizures"."""
+    """Return a pattern for the text after an adjective that is itself a finding: "febrile." and
+    "febrile boy", but not "febrile seizures"."""
     words = "|".join(note_tables()["after_adjectives"])
     return re.compile(rf"\s*(?:\Z|[.,;:)/\n\[☐☑☒□■]|(?:{words})\b)", re.I)
 

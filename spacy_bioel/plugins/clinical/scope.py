@@ -1,9 +1,9 @@
-"""Which cues apply to a mention in a clinical note: those in its sentence, cell or item, and those
-that the layout of the note gives it.
+"""Find the cues that apply to a mention in a clinical note: the cues in the same sentence, cell or
+item, and the cues that follow from the layout of the note.
 
 In a sentence, a cue ("denies", "was ruled out") applies to the mentions after or before it, up to a
-word that ends its scope ("but"). A head ("Family history", "Denies:") applies to what is below or
-after it, the header of a column to its cells, an answer to its question, and a box to its item.
+word that ends its scope ("but"). A heading ("Family history", "Denies:") applies to the text below
+or after it, a column header to its cells, an answer to its question, and a check box to its item.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from spacy_bioel.plugins.clinical.status import Context
 from spacy_bioel.plugins.clinical.words import Found
 
 _PEDIGREE_ID = re.compile(r"[IVX]+[-:.]\d+")
-# Text between a mention and its answer or sign, which has no comma or is an enumeration.
+# The text between a mention and its answer or sign: text without a comma, or an enumeration.
 _ENUMERATION = re.compile(r"[^,]*|\s*(?:[,/&]|and\b|or\b).*", re.S)
 _HISTORY = re.compile(r"(?:(fam\w*)|past|previous|prior)\b.*\b(?:history|hx|h/o)")
 _PAST = re.compile(r"pmh|hx|s/p|p\w+ \w+ history:", re.I)
@@ -40,14 +40,14 @@ _DATED = re.compile(
 )
 _MAX_SCOPE = 500
 _MAX_UNIT = 2_000  # characters
-_PURPOSE = re.compile(r"\b(?:for|to|because|due|regarding|re)\b", re.I)  # in an item to be done
+_PURPOSE = re.compile(r"\b(?:for|to|because|due|regarding|re)\b", re.I)  # words of a task
 _COMMENT = re.compile(r"(?<=[\w+-])\s*\([^()]*\)\Z|(?<=\w),.*\Z")  # "Proband (II-1)", "yes, mild"
 _RELATION = re.compile(
     r"\b(?:effects?|influence|impact|associations?|correlations?|relation\w*|interactions?|role"
     r"|differen\w+|changes?|mention)\b",
     re.I,
 )
-_RULING = frozenset(("section", "list", "item", "pair", "row", "box"))  # parts that may have cues
+_RULING = frozenset(("section", "list", "item", "pair", "row", "box"))  # kinds of nodes with cues
 _MAX_HEAD_LENGTH = 120
 
 
@@ -57,9 +57,9 @@ def contexts(
     mentions: Sequence[tuple[int, int]],
     words: Container[tuple[int, int]] = (),
 ) -> list[Context]:
-    """Return the context of each mention: of its start and end, which may overlap others.
+    """Return the context of each mention. Mentions are (start, end) offsets, and may overlap.
 
-    words (Container): Mentions that are words of the text like others: they may be cues.
+    words (Container): Mentions to treat as ordinary words of the text, which may be cues.
     """
     note = _Note(text, rules, [mention for mention in mentions if mention not in words])
     return [Context() if place in words else note.context(*place) for place in mentions]
@@ -92,7 +92,7 @@ class _Note:
         if any(status == AFFIRMED for *_, status in cues):
             answer = next(cue[0] for cue in cues if cue[2] == AFFIRMED)
             cues = [c for c in cues if c[2] not in (AFFIRMED, "negated") and c[0] <= answer]
-        # The nearest relative before a mention has it, or else the nearest one after it.
+        # The nearest relative before a mention has the finding, or else the nearest one after it.
         cues.sort(key=lambda cue: (cue[0] >= end, abs(cue[0] - start)))
         path = list(self.layout.path(start))
         for depth in range(len(path) - 1, -1, -1):
@@ -125,7 +125,7 @@ class _Note:
     def _decided(
         self, cues: list[Found], path: Sequence[Node], start: int, end: int, unit: int
     ) -> list[Found]:
-        """Leave out cues of a mention that others overrule."""
+        """Leave out the cues of a mention that other cues overrule."""
         behind = [c for c in cues if c[0] >= end and c[2] in ("negated", "uncertain")]
         if len({status for *_, status in behind}) > 1:  # "was suspected, but ruled out"
             last = max(behind)[2]
@@ -144,10 +144,10 @@ class _Note:
         return [cue for cue in cues if cue[2] not in left_out]
 
     def _is_in_study(self, cue: Found, start: int) -> bool:
-        """Whether a cue in an abstract says that a finding does not exist, or may come.
+        """Whether a cue in an abstract says that a finding does not exist, or may occur.
 
-        The patients of a study have no relatives and no past. "Not in women", "no effect on X" and
-        "suggests that X" are about relations, between things that exist.
+        Abstracts of studies do not tell the history of patients or relatives. "Not in women", "no
+        effect on X" and "suggests that X" are about relations between things that exist.
         """
         first, last, status = cue
         if status == "negated":
@@ -156,7 +156,7 @@ class _Note:
         return status in ("hypothetical", UNKNOWN)
 
     def _sentence(self, unit: int) -> Sentence:
-        """Return the words of a sentence, cell or item, read."""
+        """Return a sentence, cell or item by its index, with the cues of its mentions; cached."""
         if unit not in self._sentences:
             start = self.units[unit]
             end = self.units[unit + 1] if unit + 1 < len(self.units) else len(self.text)
@@ -189,7 +189,7 @@ class _Note:
     def _goes_on(
         self, path: Sequence[Node], start: int, end: int, unit: int, past: Iterable[int]
     ) -> bool:
-        """Whether a past disease has no time, while others beside it have: "HTN, stroke 2011"."""
+        """Whether a past disease has no date, but others beside it do: "HTN, stroke 2011"."""
         if not any(p < self.units[unit] or _PAST.match(self.text, p) for p in past):
             return False
         ruling = (n for n in reversed(path) if n.kind in ("list", "pair", "section"))
@@ -207,7 +207,7 @@ class _Note:
         return bool(self.rules.patterns["now"].search(self.text, self.units[unit], end))
 
     def _cues_of_layout(self, path: Sequence[Node], depth: int, start: int) -> Iterable[Found]:
-        """Return the cues outside its sentence that apply to a mention.
+        """Return the cues that a part of the layout, such as a section, has for a mention in it.
 
         path (Sequence[Node]): The nodes that contain the mention, from the outermost.
         depth (int): Index of the node whose cues are returned.
@@ -232,7 +232,7 @@ class _Note:
         return self._cues_of_head(*node.head)
 
     def _cues_of_head(self, start: int, end: int) -> list[Found]:
-        """Return the cues in a head that says nothing else: "None of the following"."""
+        """Return the cues in a heading of cues and filler words only: "None of the following"."""
         if end - start > _MAX_HEAD_LENGTH:
             return []
         if (cues := self._heads.get((start, end))) is not None:
@@ -256,7 +256,7 @@ class _Note:
         return cues
 
     def _end_of_scope(self, node: Node) -> int:
-        """Return where the header of a section or a key ceases to apply: before "She has"."""
+        """Return the offset where a section header or a key ceases to apply: before "She has"."""
         if node not in self._ends:
             opens, empty = (self.rules.patterns[name] for name in ("opens", "empty"))
             first, last = bisect_left(self.units, node.body), bisect_left(self.units, node.end)
@@ -266,7 +266,7 @@ class _Note:
         return self._ends[node]
 
     def _cues_of_box(self, path: Sequence[Node], depth: int, start: int) -> Iterator[Found]:
-        """Yield a negation if the box of a mention is empty, and others beside it are ticked."""
+        """Yield a negation if the box of a mention is empty, but other boxes nearby are ticked."""
         box = path[depth].head
         block = next(n for n in reversed(path[:depth]) if n.kind in ("list", "section", "note"))
         if block not in self._ticked:
@@ -277,9 +277,9 @@ class _Note:
             yield (*box, "negated")
 
     def _cues_of_row(self, table: Node, row: Node, cell: Node) -> list[Found]:
-        """Return the cues that a table has for a mention in a cell."""
+        """Return the cues for a mention in a cell of a table, from the other cells and headers."""
         header, is_first = self._header(table), cell is row.parts[0]
-        if row.start < table.body:  # a finding as the name of a column, with a person in each row
+        if row.start < table.body:  # the column name is a finding, and each row is about a person
             rows = [other.parts for other in table.parts[1:]]
             values = [
                 (self._cues_of_head(*first.span), self._is_patient(first), value)
@@ -315,10 +315,10 @@ class _Note:
         )
 
     def _cues_of_values(self, values: Sequence[tuple[list[Found], bool, Node]]) -> list[Found]:
-        """Return the cues that the cells of a finding have for it.
+        """Return the cues for a finding from the cells of its row or column.
 
-        values (Sequence): For each cell, the cues of its column, whether the column may be the
-            patient's, and the cell.
+        values (Sequence): For each cell, the cues of the column, whether the column may be about
+            the patient, and the cell itself.
         """
         cues: list[Found] = []
         affected: list[list[Found]] = []  # relatives
@@ -358,7 +358,7 @@ class _Note:
         return self.text[slice(*self._without_comment(*cell.span))].lower() in self.rules.patient
 
     def _without_comment(self, start: int, end: int) -> tuple[int, int]:
-        """Return the place of the words in a cell or head: "Proband" in "Proband (II-1)"."""
+        """Return the offsets of a cell or heading without a comment, such as "(II-1)"."""
         comment = _COMMENT.search(self.text, start, end)
         if comment is None:
             return start, end
@@ -367,7 +367,7 @@ class _Note:
         return start, comment.start()
 
     def _status_of_cell(self, cell: Node) -> str | None:
-        """Return the status of a cell that is an answer, a sign or a tick, or None."""
+        """Return the status of a cell that is an answer, a sign or a tick; None for other cells."""
         start, end = self._without_comment(*cell.span)
         words = self.text[start:end].lower()
         if words in ("x", "✓", "✔") or not words.strip("+"):
@@ -386,8 +386,8 @@ class _Note:
 
 
 def _bounded(text: str, units: Sequence[int]) -> list[int]:
-    """Return the starts of units, of which long ones are cut, so that the time is linear even if a
-    text has no sentences."""
+    """Return the starts of units, with long units cut into pieces, so that the time is linear even
+    if a text has no sentences."""
     bounded: list[int] = []
     for start, end in pairwise([*units, len(text)]):
         bounded.append(start)
@@ -399,7 +399,7 @@ def _bounded(text: str, units: Sequence[int]) -> list[int]:
 
 
 def _merged(mentions: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the places of mentions, of which those that overlap are one."""
+    """Return the offsets of mentions, with overlapping mentions merged."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(mentions):
         if merged and start < merged[-1][1]:

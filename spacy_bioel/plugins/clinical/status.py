@@ -13,12 +13,12 @@ from spacy_bioel.types import DeclaredFact, Link
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the text says about a mention (see `context.py`); flags are None if that is unknown.
+    """What a note says about a mention (see `context.py`); the flags are None if this is unknown.
 
     experiencer (str): Who has the condition: "patient", "family" or "other".
-    relative (str): Which relative has it, such as "mother"; "" if the text does not say.
-    layout (str): The kinds of the parts of the note that contain it: "section, list, item".
-    cues (tuple): Start, end and meaning of the words that show this.
+    relative (str): The relative with the condition, such as "mother"; "" if the text names none.
+    layout (str): The kinds of the parts of the note around the mention: "section, list, item".
+    cues (tuple): Start, end and meaning of each cue that determines the context.
     """
 
     negated: bool | None = False
@@ -32,8 +32,8 @@ class Context:
 
     @property
     def assertion(self) -> str:
-        """The status in one word, the first that holds: "absent" (also in a relative), "family",
-        "other", "conditional", "possible", "historical" or "present"; or "unknown"."""
+        """The status in one word: "unknown", or else the first that holds of "absent" (even in a
+        relative), "family", "other", "conditional", "possible", "historical" and "present"."""
         if self.negated is None:
             return "unknown"
         if self.negated:
@@ -53,13 +53,13 @@ class Context:
         return cls(**{name: value[name] for name in CONTEXT_VALUES[:-1]}, cues=cues)
 
     def to_fact(self) -> dict[str, Any]:
-        """Return the value of the fact: JSON, with the assertion."""
+        """Return the context as the value of the fact "context": JSON, with the assertion."""
         values = {name: getattr(self, name) for name in CONTEXT_VALUES}
         cues = [{"start": start, "end": end, "says": says} for start, end, says in self.cues]
         return {**values, "cues": cues}
 
 
-# Values of the context: keys of the fact, and Span extensions.
+# Names of the values of a context: keys of the fact, and extensions of `Span`.
 CONTEXT_VALUES = (
     "negated uncertain historical hypothetical experiencer relative layout assertion".split()
 )

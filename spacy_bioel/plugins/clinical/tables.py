@@ -1,4 +1,4 @@
-"""The plugin's tables of words: shorthand, measurements, cues (see assets/SOURCES.md)."""
+"""Read the plugin's tables of shorthand, measurements and cues (see assets/SOURCES.md)."""
 
 from functools import cache
 from itertools import chain
@@ -11,7 +11,7 @@ CUES_FILE = Path(__file__).parent / "assets" / "context.json"
 
 
 def cue_tables() -> dict[str, Any]:
-    """Return the default rules of `bioel_context`: cues, pseudo-cues, ends of scopes, sections."""
+    """Return the default rules of `bioel_context`: word classes, cues, sections and answers."""
     tables: dict[str, Any] = srsly.read_json(CUES_FILE)
     return tables
 
@@ -29,5 +29,5 @@ def _section_names() -> frozenset[str]:
 
 
 def is_section_name(words: str) -> bool:
-    """Whether words are the name of a known section."""
+    """Whether words, such as "Family History", are the name of a known section."""
     return " ".join(words.lower().split()) in _section_names()

@@ -1,7 +1,7 @@
-"""The words of a sentence, their classes, cues, and the groups of verbs with their auxiliaries.
+"""Split a sentence into words, and find word classes, cues and groups of a verb with auxiliaries.
 
 A verb with its auxiliaries, modals and negations is one group: "could not be completely ruled out"
-is "ruled out", under a modal and negated.
+is "ruled out", negated and under a modal verb.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ STOPS = frozenset(".;:?!|")
 AUXILIARY = frozenset(("be", "have", "do", "may", "modal", "can"))
 LIGHT = frozenset(("det", "own", "adverb", "number", "time", "-", '"', "'"))
 PARTICIPLE = ("ed", "en", "wn", "und", "elt", "ard", "ught", "orne", "ut", "set", "'d")
-MAX_REACH = 120  # words between a cue and a mention
+MAX_REACH = 120  # maximum number of words between a cue and a mention
 CONTRAST = frozenset(
     ("but", "although", "though", "however", "whereas", "while", "yet", "nevertheless", "unlike")
 )
-_MAX_KNOWN_WORDS = 20_000  # remembered, so that a text with new words only does not fill the memory
-_MAX_BETWEEN = 2  # adverbs and pronouns within a cue: "ruled it out", "ruled completely out"
+_MAX_KNOWN_WORDS = 20_000  # size of the word cache, limited to save memory in unusual texts
+_MAX_BETWEEN = 2  # maximum number of adverbs and pronouns within a cue: "ruled it out"
 _MAX_STEM = 14
 
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """Words that give mentions a status.
+    """A word or phrase that gives mentions a status, such as "ruled out".
 
     words (tuple[str, ...]): A stem ends with "*"; "<prep>" is any word of the class "prep".
-    kind (str): What it governs; a key of `CUE_KINDS` in `clauses.py`.
-    says, negated, doubted (str): The status that it gives plainly, under a negation, and under a
-        modal verb ("must be ruled out"); "+" if it affirms, "" if it gives none.
+    kind (str): How the cue finds the mentions it governs; a key of `CUE_KINDS` in `clauses.py`.
+    says, negated, doubted (str): The status that the cue gives by itself, under a negation, and
+        under a modal verb ("must be ruled out"); "+" if the cue affirms, "" if it gives no status.
     """
 
     words: tuple[str, ...]
@@ -55,7 +55,7 @@ class Cue:
 
 
 class CueWords:
-    """Looks up words.
+    """Looks up the class of a word and the cues that begin with the word.
 
     classes (Mapping): The words of each closed class, such as "modal"; a stem ends with "*".
     """
@@ -65,12 +65,12 @@ class CueWords:
         self._cues: dict[str, list[Cue]] = defaultdict(list)
         for cue in sorted(cues, key=lambda cue: -len(cue.words)):
             self._cues[cue.words[0]].append(cue)
-        self.known: dict[str, tuple[str, str, Sequence[Cue]]] = {}  # what `look_up` returned
+        self.known: dict[str, tuple[str, str, Sequence[Cue]]] = {}  # cache of `look_up`
 
     def look_up(self, token: str) -> tuple[str, str, Sequence[Cue]]:
-        """Return a word in lower case, its class, and the cues that it may begin."""
+        """Return a token in lower case, its word class, and the cues that may begin with it."""
         word = token.lower().replace("’", "'")
-        if "\n" in word:  # a word that a hyphen breaks
+        if "\n" in word:  # a word that is hyphenated at the end of a line
             word = "".join(word.replace("-", "", 1).split())
         forms = [word, *(f"{word[:n]}*" for n in range(min(len(word), _MAX_STEM), 1, -1))]
         name = next((self._classes[form] for form in forms if form in self._classes), "")
@@ -85,7 +85,7 @@ class CueWords:
         return word, name, cues
 
     def match(self, cue: Cue, words: Sequence[str], names: Sequence[str], start: int) -> int:
-        """Return the end of a cue that begins at a word, or 0."""
+        """Return the end of a cue that begins at word `start`, or 0 if the cue does not match."""
         at = start + 1
         if len(cue.words) == 1:
             return at
@@ -122,7 +122,7 @@ class Group:
     modal: bool = False
     doubted: bool = False
     passive: bool = False
-    has_subject: bool = False  # an auxiliary shows that the verb is finite
+    has_subject: bool = False  # an auxiliary or a pronoun shows that the verb is finite
     over: bool = False  # "no longer"
     purpose: bool = False  # "to exclude"
 
@@ -196,7 +196,7 @@ class Words:
         return bool(targets)
 
     def group(self, i: int) -> Group:
-        """Return the group of the verb or predicate at a word."""
+        """Return the verb group of word `i`, a verb or predicate, from the words before it."""
         group, k = Group(i), i - 1
         while k >= 0:
             name, word = self.names[k], self.word(k)
@@ -279,7 +279,7 @@ class Words:
         return cue.says
 
     def asserted(self, k: int, targets: list[int]) -> list[int]:
-        """Leave out the subject of a clause that begins at a word: "whether the cough is worse"."""
+        """Drop the known subject of a clause from the targets: "whether the cough is worse"."""
         if self.word(k) == "that":
             k += 1
         is_known = self.name(k) == "own" or self.word(k) == "the"
@@ -287,7 +287,7 @@ class Words:
         return targets[1:] if is_known and is_subject else targets
 
     def last_mention(self, i: int) -> list[int]:
-        """Return the last mention before a word, which a pronoun stands for."""
+        """Return the last mention before word `i`, as the mention that a pronoun refers to."""
         return next(([k] for k in range(i - 1, -1, -1) if self.names[k] == "m"), [])
 
     def is_end(self, k: int) -> bool:
@@ -319,7 +319,7 @@ class Words:
         )
 
     def is_verb(self, k: int) -> bool:
-        """Whether a word is a finite verb: after a noun, and no participle behind it."""
+        """Whether a word is a finite verb, and not a noun ("the report") or a participle."""
         is_noun = self.word(k).startswith("complaint")
         if (
             not self.is_predicate(k)
@@ -331,14 +331,14 @@ class Words:
         return not is_participle or self.name(k + 1) in ("m", "det", "own", "word")
 
     def begins(self, k: int) -> bool:
-        """Whether a clause begins at a word after a comma or a conjunction."""
+        """Whether a new clause begins at word `k`, which follows a comma or a conjunction."""
         name = self.name(k)
         if name in AUXILIARY or name in ("pronoun", "rel", "end") or self.is_verb(k):
             return True
         return k in self.cues and self.negates(k)
 
     def is_own(self, k: int, n_before: int, is_negated: bool) -> bool:
-        """Whether an item of a list says something of its own: "seizures daily"."""
+        """Whether a list item has a predicate or a time of its own, as in "seizures daily"."""
         if self.name(k) == "prep":
             return True
         is_graded = self.name(k) == "degree"
@@ -372,7 +372,7 @@ class Words:
         return is_graded
 
     def closes(self, k: int) -> bool:
-        """Whether "or" or "and" closes the list that a comma continues."""
+        """Whether "or" or "and" closes the list that the comma at word `k` continues."""
         for n in range(k + 1, min(len(self.names), k + 30)):
             if self.names[n] == "or" or (self.names[n] == "and" and not self.begins(n + 1)):
                 return True
@@ -381,7 +381,7 @@ class Words:
         return False
 
     def backward(self, start: int, verb: str) -> list[int]:
-        """Return the mentions in the subject of the group that begins at a word."""
+        """Return the mentions in the subject of the verb group that begins at word `start`."""
         k = start - 1
         if self.name(k) == ":" and self.name(k - 1) == "m":  # "ataxia: not seen"
             k -= 1

@@ -1,4 +1,4 @@
-"""Decide whether an id means what its name says, using the knowledge base with its prefix."""
+"""Check that an id and its name mean the same concept, in the knowledge base with its prefix."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from spacy_bioel.text.normalize import (
 )
 from spacy_bioel.types import ORGANISM
 
-_MAX_SEARCHED = 200  # characters; no concept has a longer name that a search would find
+_MAX_SEARCHED = 200  # maximum number of characters in a name to search for
 _N_PROPOSALS = 3
-_N_SEARCHED = 6  # names that are similar to a name
-_MIN_LETTERS = 5  # in a word that may have a typing error; shorter words are other words
-_LOW = 0.7  # likeness of a short form or an irregular plural, at most
-_MAX_ERRORS = 2  # words of a name with a typing error
-_MIN_RATIO = 1000.0  # how much more frequent a word is than with two letters swapped
+_N_SEARCHED = 6  # number of similar names that a search returns
+_MIN_LETTERS = 5  # minimum length of a word that may have a typing error
+_LOW = 0.7  # maximum likeness of a short form or an irregular plural
+_MAX_ERRORS = 2  # maximum number of words with a typing error in a name
+_MIN_RATIO = 1000.0  # minimum ratio of the frequencies of a word and its misspelling
 _NOT_NAMES = LINKING_WORDS | PREPOSITIONS | {"as", "a", "and", "or", "not", "no", "it", "all"}
-_N_SAMPLED = 5000  # ids that show the forms of a vocabulary's ids
-_MIN_SHARE = 0.1  # a prefix with a smaller share of the ids is incomplete
-_N_SIMILAR = 16  # names that are read to find out whether a word is one of theirs
+_N_SAMPLED = 5000  # number of ids sampled to learn the forms of a vocabulary's ids
+_MIN_SHARE = 0.1  # a prefix with a smaller share of the ids counts as incomplete
+_N_SIMILAR = 16  # number of similar names that are searched for a word
 _PREFIX = re.compile("[^:]*:|[^:_]*_|[A-Za-z]*")
 _KbSetting = KnowledgeBase | str | Path
 _Kbs = Sequence[KnowledgeBase]
@@ -60,12 +60,12 @@ class _Vocabulary(NamedTuple):
 
     kb: KnowledgeBase
     prefix: str
-    is_complete: bool  # else the ids are imports or bundled, and a missing id may exist
+    is_complete: bool  # False if the ids are imported or bundled, so that a missing id may exist
     forms: frozenset[str]  # patterns of ids, such as "HP:0000000"; "P:#": any number of digits
 
 
 def _why_missing(kb: KnowledgeBase, id: str) -> str:
-    """Return why an id may exist although a knowledge base lacks it, "" if it cannot."""
+    """Return why an id may exist although a knowledge base lacks it; "" if it cannot exist."""
     if kb.selected:
         return f"not in {kb.where}: {kb.selected}"
     start, all_ids = id.rstrip("0123456789"), (kb.ids, kb.retired, sorted(kb.withdrawn))
@@ -82,7 +82,7 @@ def _vocabularies_of(kb: KnowledgeBase) -> Iterator[_Vocabulary]:
     """Yield the vocabularies in a knowledge base, whose ids are sorted."""
     start = 0
     while start < len(kb):
-        # An id without a prefix is one of UMLS ("C0000001"), before all that begin with "C:".
+        # Ids of UMLS ("C0000001") have no prefix, and precede the ids that begin with "C:".
         prefix = _PREFIX.match(kb.ids[start])[0]  # type: ignore[index]
         is_prefix = prefix.endswith((":", "_"))
         after = prefix[:-1] + chr(ord(prefix[-1]) + 1) if is_prefix else prefix + ":"
@@ -109,10 +109,10 @@ def check(text: str, kb: _KbSetting | Sequence[_KbSetting] = "starter") -> list[
 
 
 class Checker:
-    """Checks pairs against knowledge bases, each of which knows the ids with its prefixes.
+    """Checks pairs of an id and a name, each in the knowledge base with the prefix of the id.
 
     kbs (Iterable): Open knowledge bases, folders, or names such as "starter:mesh". If several have
-        ids with the same prefix, the first that knows an id decides, with a warning [W401].
+        ids with the same prefix, the first one that has an id decides, with a warning [W401].
     RAISES BioelError: The same errors as `kb.bundled.open_setting`.
     """
 
@@ -130,12 +130,12 @@ class Checker:
                 about = {"first": same[0].kb.where, "second": vocabulary.kb.where}
                 LOGGER.warning(CurationWarnings.W401.format(prefix=prefix, **about))
             same.append(vocabulary)
-            same.sort(key=lambda v: not v.is_complete)  # a part of a vocabulary comes last
+            same.sort(key=lambda v: not v.is_complete)  # incomplete vocabularies come last
         self.ids = id_pattern(frozenset(prefixes))
         self._judge = lru_cache(maxsize=1 << 16)(self._judged)
 
     def check(self, pair: Pair) -> CheckedId:
-        """Return the finding on a pair."""
+        """Check a pair of an id and a name, and return the pair with a verdict."""
         names = tuple(name.text for name in pair.names)
         return replace(self._judge(pair.id.text, names, pair.has_name), pair=pair)
 
@@ -145,7 +145,7 @@ class Checker:
         return list(map(self.check, text_pairs(lines, self.ids, self.values)))
 
     def values(self, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], float]:
-        """Return the value of texts as names of ids, for `curation.name_places`."""
+        """Return AGREES if a text names the concept of an id, NAMES if another concept, else 0."""
         texts_of: dict[str, dict[str, None]] = defaultdict(dict)
         for id, text in pairs:
             texts_of[id][text] = None
@@ -168,15 +168,15 @@ class Checker:
         return values
 
     def _look_up(self, raw: str) -> tuple[str, _Own, _Kbs, list[tuple[KnowledgeBase, list[str]]]]:
-        """Return an id as its knowledge base spells it, the concepts that have it, or refer to it,
-        the knowledge bases that can know it, and what to consider if it was withdrawn."""
+        """Return an id in the spelling of its knowledge base, the concepts that have or reference
+        the id, the knowledge bases with its prefix, and ids to consider if it was withdrawn."""
         prefix, local = split_id(raw) or ("", "")
         vocabularies = self._vocabularies.get(prefix_key(prefix), [])
         spelled = [(v.kb, v.prefix + form) for v in vocabularies for form in (local, local.upper())]
         known = ((id, [(kb, row)]) for kb, id in spelled if (row := kb.find(id)) >= 0)
         id, own = next(known, (spelled[0][1] if spelled else raw, _Own()))
         withdrawn = [(v.kb, v.kb.withdrawn[id]) for v in vocabularies if id in v.kb.withdrawn]
-        # A knowledge base that is mostly this vocabulary knows best which of its ids exist.
+        # Use cross-references, unless a knowledge base consists mostly of this vocabulary.
         whole = (kb.ids[len(kb) // 2].startswith(p) for kb, p, known, _ in vocabularies if known)
         if prefix and not own and not withdrawn and not any(whole):
             own = self._xrefs.get((prefix_key(prefix), local), own)
@@ -188,7 +188,7 @@ class Checker:
         vocabularies = self._vocabularies.get(prefix_key(prefix), [])
         id, own, found_in, withdrawn = self._look_up(raw)
         form, kbs = _form_of(id), list(dict.fromkeys(found_in))
-        pair = Pair(Cell(raw))  # `check` knows its place
+        pair = Pair(Cell(raw))  # `check` sets its place
         if prefix and not kbs:
             return CheckedId(pair, IdVerdict.NOT_CHECKED, id, candidates[0] if has_name else "")
         kbs = kbs or list(self.kbs)
@@ -219,7 +219,7 @@ class Checker:
             first, is_complete = vocabularies[0].kb, vocabularies[0].is_complete
             meant = first.concepts_of_names(first.lookup_names([normalize_name(name)]))[1]
             reason = _why_missing(first, id) if is_complete else ""
-            # If a concept with the name has another id, this one is wrong in any case.
+            # If the only concept with the name has another id, this id is wrong in any case.
             is_whole = bool(reason) and name in candidates[:1]  # not a part of a longer name
             is_other = (is_whole or bool(bundled_name(first))) and len(meant) == 1
             if is_other or (is_complete and not reason):
@@ -234,7 +234,7 @@ class Checker:
 
     @cached_property
     def _xrefs(self) -> dict[tuple[str, str], _Own]:
-        """Concepts by their cross-references to ids of other vocabularies."""
+        """Concepts, keyed by the ids of other vocabularies in their cross-references."""
         xrefs: dict[tuple[str, str], _Own] = defaultdict(list)
         for kb in self.kbs:
             for row, values in enumerate(kb.xrefs_of_all(np.arange(len(kb)))):
@@ -249,8 +249,8 @@ def _choose_name(
     """Choose the name among the words around an id: the longest that is a name of any concept.
 
     own (Collection[str]): Normalised names of the concepts with the id.
-    RETURNS (tuple): The name, "" if the id stands alone, and its likeness to a name of the
-        concept with the id, 0 if it is another name.
+    RETURNS (tuple): The name ("" if the id stands alone), and its likeness to a name of the
+        concept with the id (0 if all names of the concept are different).
     """
     others: list[str] = []
     for name in candidates:
@@ -258,7 +258,7 @@ def _choose_name(
         if not normalized or any(name in longer for longer in others):
             continue
         ends = normalized.partition(" ")[0], normalized.rpartition(" ")[2]
-        is_cut = len(candidates) > 1 and not LINKING_WORDS.isdisjoint(ends)  # of the sentence
+        is_cut = len(candidates) > 1 and not LINKING_WORDS.isdisjoint(ends)  # cut from a sentence
         if name in _NOT_NAMES:
             continue
         if normalized in own and not is_cut:
@@ -275,11 +275,11 @@ def _is_name(normalized: str, kbs: _Kbs) -> bool:
 
 
 def _likeness(name: str, own: Iterable[str], kbs: _Kbs) -> float:
-    """Return the likeness of a normalised name that no concept has, 0 if it is another name.
+    """Return how similar a name that no concept has is to the names in `own`; 0: not similar.
 
-    Names may differ in typing errors, in the order of words, and in endings such as plurals. A
-    respelling that is the name of another concept, or a word of names, is not an error. "Mouse" may
-    be short for "house mouse", or "mice", if this is clear.
+    Names may differ in typing errors, in the order of words, and in endings such as plurals. A word
+    is not an error if other concepts have this word, or the respelt name. "Mouse" may be short for
+    "house mouse", or the singular of "mice", unless another concept also fits.
     """
     likeness, errors = max((_compare(name, other) for other in own), default=(0.0, ()))
     if errors and any(_is_name(other, kbs) for other in respellings(name)):
@@ -313,7 +313,7 @@ def _compare(name: str, other: str) -> tuple[float, tuple[str, ...]]:
 
 @cache
 def _linking_words() -> dict[str, str]:
-    """Return words that link others by their spellings with two letters swapped ("fo", "wtih")."""
+    """Return linking words such as "with", keyed by spellings with two letters swapped ("wtih")."""
     return {
         word[:i] + word[i + 1] + word[i] + word[i + 2 :]: word
         for word in LINKING_WORDS | PREPOSITIONS
@@ -322,7 +322,7 @@ def _linking_words() -> dict[str, str]:
 
 
 def _content_words(normalized: str) -> list[str]:
-    """Return the words of a normalised name, without those that only link others."""
+    """Return the words of a normalised name without linking words such as "of" and "with"."""
     words = []
     for word in normalized.split():
         other, frequencies = _linking_words().get(word, word), common_words()
@@ -332,7 +332,7 @@ def _content_words(normalized: str) -> list[str]:
 
 
 def _without(words: Iterable[str], others: Iterable[str]) -> list[str]:
-    """Return the words whose stems are not among the stems of others."""
+    """Return the words whose stems are missing from the other words."""
     left, kept = Counter(map(stem_of, others)), []
     for word in words:
         left[stem := stem_of(word)] -= 1
@@ -357,7 +357,7 @@ def _is_known_word(word: str, kb: KnowledgeBase) -> bool:
 
 
 def _preferred_by_others(normalized: str, own: _Own) -> tuple[Meaning, ...]:
-    """Return the other concepts whose preferred name is a synonym of the concept with an id."""
+    """Return other concepts that have this synonym of a concept as their preferred name."""
     others = []
     for kb, row in own[:1]:
         _, concepts, is_preferred = kb.concepts_of_names(kb.lookup_names([normalized]))
@@ -374,7 +374,7 @@ def _meanings_of(
 ) -> tuple[Meaning, ...]:
     """Return the concepts with a name, or else with similar names, best first.
 
-    like (list): Of equally similar names of genes, those of the organisms of these come first.
+    like (list): Among equally similar names, genes of the organisms of these concepts come first.
     """
     query = normalize_name(name[:_MAX_SEARCHED])
     if not query:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 _MAX_IN_TABLE = 500
 _SUFFIXES = (".jsonl", ".csv", ".tsv", ".html")
-_ARCHIVES = (".zip", ".zst")  # which are read, but not written
-_NOT_TEXT = ("[B102]", "[B477]", "[B600]")  # an empty file, several files in one, or an image
+_ARCHIVES = (".zip", ".zst")  # read, but not written
+_NOT_TEXT = ("[B102]", "[B477]", "[B600]")  # errors for empty files, archives and images
 ReportOut = Annotated[
     list[Path] | None,
     Option(
@@ -65,21 +65,21 @@ def check_ids_command(
         Path | None,
         Option(
             metavar="FILE.jsonl",
-            help="Findings of an earlier run, written by -o, which are not listed again.",
+            help="Findings of an earlier run, written by -o, that are not listed again.",
         ),
     ] = None,
     fix: Annotated[
         Path | None,
         Option(
             metavar="OUT",
-            help="Write a copy of the file in which retired ids are replaced, in the address of a "
-            "link, too, and show the changes as a diff. An id without a clear replacement, or "
-            "whose name does not fit it, stays, and is counted.",
+            help="Write a copy of the file with retired ids replaced, even in addresses of links, "
+            "and show the changes as a diff. An id without a clear replacement, or with a name "
+            "that does not fit, is kept and counted.",
             callback=console.refuse_folder,
         ),
     ] = None,
     labels: Annotated[
-        bool, Option("--labels", help="With --fix, also write all names as the preferred ones.")
+        bool, Option("--labels", help="With --fix, also replace names by the preferred names.")
     ] = False,
 ) -> None:
     """Check that ids in files exist, and mean what the names next to them say.
@@ -109,9 +109,9 @@ def check_ids_command(
     against = kb or ["starter"]
     checker = Checker(against)
     counts: Counter[str] = Counter()
-    unchecked: Counter[tuple[str, str]] = Counter()  # by prefix and reason
+    unchecked: Counter[tuple[str, str]] = Counter()  # number of ids by prefix and reason
     corrections: list[tuple[Cell, str]] = []
-    spelled: dict[str, str] = {}  # prefixes
+    spelled: dict[str, str] = {}  # one spelling of each prefix, by its key
     skipped: list[Path] = []
     without_ids: list[Path] = []
     without_names: list[Path] = []
@@ -119,7 +119,7 @@ def check_ids_command(
     n_failed = 0
 
     def findings() -> Iterator[CheckedId]:
-        """Yield the findings to list, and count all."""
+        """Yield the findings to list, and count all findings."""
         nonlocal n_failed
         for path in paths:
             before = counts.copy()
@@ -186,7 +186,7 @@ def check_ids_command(
 
 
 def _id_columns(text: str) -> dict[str, Column]:
-    """Parse --columns. RAISES BioelError: [B127] for other keys than "id" and perhaps "name"."""
+    """Parse --columns. RAISES BioelError: [B127] unless the keys are "id" and perhaps "name"."""
     columns = parse_columns(text)
     if columns and columns.keys() | {"name"} != {"id", "name"}:
         raise BioelError(Errors.B127.format(path="--columns", found=[*columns], known=["name"]))
@@ -209,7 +209,7 @@ def _write_report(
     """Write a report to files, or show its first rows as a table.
 
     rows (Iterator): Pairs of a JSON value and table cells. Lines of cells may begin with ids.
-    counts (Counter): Verdicts or kinds of all rows, which are complete when the rows end.
+    counts (Counter): Number of rows by verdict or kind, which is complete after the last row.
     """
     if not outs:
         if shown := [cells for _, cells in islice(rows, _MAX_IN_TABLE)]:
@@ -251,10 +251,10 @@ def diff_command(
     """Compare two releases of a knowledge base.
 
     The changes are: added; replaced, by a new id; merged, into a concept that existed; split, if
-    the names are now those of several concepts; consider, if a person has to choose; gone; meaning
-    changed, if another concept has taken the preferred name; renamed; parents changed; name added
-    or name gone, for a synonym; name moved, to another concept; name ambiguous, since it has a
-    second concept; and not in OLD or not in NEW, if that was built from other branches only.
+    several concepts now have the names; consider, if a person has to choose; gone; meaning changed,
+    if another concept has taken the preferred name; renamed; parents changed; name added or name
+    gone, for a synonym; name moved, to another concept; name ambiguous, if a second concept now has
+    it; and not in OLD or not in NEW, if that release was built from other branches only.
 
     Example: `bioel kb diff kb/hp-2024 kb/hp-2026 -o changes.html`
     """
@@ -301,18 +301,18 @@ def migrate_command(
             "table.",
         ),
     ] = None,
-    all: Annotated[bool, Option("--all", help="Also list ids that moved, or OLD lacks.")] = False,
+    all: Annotated[bool, Option("--all", help="Also list ids that moved or OLD lacks.")] = False,
     columns: Columns = "",
     prefix: console.Prefix = "",
 ) -> None:
-    """Replace the ids of annotations that have a replacement in a new release.
+    """Migrate annotations to a new release: replace each id that has exactly one replacement.
 
     LINKS is a file or a folder, such as the output of `bioel link`. Only the ids of links change,
-    never a text. If ids of a link are merged, the new id is written once. An id stays as it is, and
-    is listed, if it has no replacement or several, if its meaning changed, or if NEW was built from
-    other branches only. So does an id that OLD does not have, which is only counted if its prefix
-    is another. Files in a folder that are hidden or not text are copied. If the name of OUT ends in
-    .gz, it is compressed.
+    never a text. If ids of a link are merged, the new id is written once. An id is kept and listed
+    if it has no replacement or several, if its meaning changed, or if NEW was built from other
+    branches only. An id that OLD does not have is kept, and listed only if OLD has ids with its
+    prefix. Files in a folder that are hidden or not text are copied. If the name of OUT ends in
+    .gz, the output is compressed.
 
     Example: `bioel migrate links.jsonl kb/hp-2024 kb/hp-2026 -o links-2026.jsonl`
     """
@@ -332,13 +332,13 @@ def migrate_command(
     unknown, hidden = ("in neither release", "not in OLD"), ("unchanged", "moved", "not in OLD")
 
     def outcomes() -> Iterator[IdOutcome]:
-        """Write all files, and yield the ids in them."""
+        """Write the migrated files, and yield the outcome of each id in them."""
         nonlocal n_repeated
         with new_folder(out) if links.is_dir() else nullcontext(out) as target:
             texts = list(files_in([links]))
             if links.is_dir():
                 texts = [path for path in texts if path.suffix not in _ARCHIVES]
-                # The output may be inside of the input, and links may lead nowhere.
+                # The output may be inside the input, and symbolic links may be broken.
                 skip: Any = {"ignore": lambda *_: {target.name}, "ignore_dangling_symlinks": True}
                 copytree(links, target, dirs_exist_ok=True, **skip)
                 every = (links / p.relative_to(target) for p in target.rglob("*") if p.is_file())
@@ -385,13 +385,13 @@ def relink_command(
     texts: Annotated[str, Argument(metavar="TEXTS", help="INPUT of `bioel link`.")],
     old: OldKb,
     new: NewKb,
-    out: Annotated[Path, Option("--out", "-o", metavar="OUT", help="JSON lines.")],
+    out: Annotated[Path, Option("--out", "-o", metavar="OUT", help="Output file (JSON lines).")],
     format: console.Format = None,
 ) -> None:
-    """Update links to a new release by linking only the texts that it can change.
+    """Update links to a new release by linking only the texts whose links can change.
 
-    OLD is the knowledge base with which LINKS was made, and NEW that to which to update. The result
-    is that of `bioel link NEW TEXTS`. New texts are linked, too.
+    LINKS was made with the knowledge base OLD, and is updated to the knowledge base NEW. The result
+    is the same as from `bioel link NEW TEXTS`. New texts are linked, too.
 
     Example: `bioel relink links.jsonl notes.txt kb/hp-2024 kb/hp-2026 -o links-2026.jsonl`
     """

@@ -1,4 +1,4 @@
-"""Messages that only curation uses."""
+"""Errors and warnings of the curation plugin."""
 
 from __future__ import annotations
 

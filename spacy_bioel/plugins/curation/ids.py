@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-# Other spellings of prefixes, in lower case, with the first as the key.
+# Spellings of each prefix, in lower case; the first spelling is the key.
 _SPELLINGS = (
     "hp hpo", "mesh msh", "mondo", "doid do", "ncbigene entrez entrezgene geneid ncbi_gene",
     "ncbitaxon ncbitaxonomy taxid taxonomy", "omim mim", "orpha orphanet ordo", "hgnc",
     "snomed snomedct snomed_ct snomedct_us snomed_ct_us sct sctid", "umls cui", "uberon",
     "rxnorm rxcui", "icd10cm icd10 icd_10 icd_10_cm", "cvcl cellosaurus",
 )  # fmt: skip
-# With a hyphen, a space or nothing in place of an underscore, too.
+# The key of each spelling, including spellings with a hyphen or space instead of an underscore.
 KEY_OF_PREFIX = {
     spelling.replace("_", sign): line.split()[0]
     for line in _SPELLINGS
@@ -20,9 +20,9 @@ KEY_OF_PREFIX = {
     for sign in ("_", "-", " ")
 }
 _KNOWN = "|".join(map(re.escape, sorted(KEY_OF_PREFIX, key=len, reverse=True)))
-# What may precede an id and is not its name: "HPO", "ID", "MeSH term".
+# A label that may precede an id, but is not its name: "HPO", "ID", "MeSH term".
 ID_LABEL = rf"(?i:(?:{_KNOWN})(?:[ ]terms?)?|(?:(?:{_KNOWN})[ ])?(?:id|identifier|code|curie)s?)"
-# Prefixes with numbers that are not ids of concepts.
+# Prefixes of numbers that are not the ids of concepts.
 _NOT_CONCEPTS = "pmid|pmc|pmcid|doi|isbn|issn|orcid|http|https|tel|nct"
 _WITH_PREFIX = re.compile(
     r"(?:([A-Za-z][\w.-]{0,30}):|([A-Za-z][A-Za-z0-9.]{0,30})_)(.{1,60})", re.S
@@ -35,18 +35,18 @@ _ADDRESS = r"""https?://(?:
   | (?:www\.)?identifiers\.org/(?P<registry>[\w.]{1,20})[:/](?:(?i:(?P=registry)):)?
   | (?:meshb(?:-prev)?\.nlm\.nih\.gov/record/ui\?ui=|id\.nlm\.nih\.gov/mesh/(?:\d{4}/)?)
 )"""
-# The address of a page, up to an id in it.
+# The address of a web page, up to the id in the address.
 _PAGE = r"""(?:https?://|(?<![\w:/.@-])(?=[\w.-]{1,60}\.[a-z]{2,9}/))[\w.-]{1,60}/
     [^\s<>()[\]"'|]{0,200}?(?:(?<=[/=:?&\#])|(?<=%2[Ff])|(?<=%3[AaDd]))"""
 
 
 def prefix_key(prefix: str) -> str:
-    """Return what all spellings of a prefix have in common."""
+    """Return the key that all spellings of a prefix share: "hp" for "HP" and "HPO"."""
     return KEY_OF_PREFIX.get(prefix.lower(), prefix.lower())
 
 
 def prefix_of(raw: str) -> str:
-    """Return the key of an id's prefix, "" if it has none."""
+    """Return the key of an id's prefix; "" if the id has no prefix."""
     return prefix_key((split_id(raw) or ("",))[0])
 
 
@@ -66,9 +66,9 @@ def split_id(raw: str) -> tuple[str, str] | None:
 def id_pattern(prefixes: frozenset[str] | tuple[()]) -> re.Pattern[str]:
     """Compile the pattern of ids in running text: CURIEs and URLs.
 
-    prefixes: Prefixes in the knowledge bases. Other prefixes than these and those with several
-        spellings must have capitals and at least four digits. Those with several spellings may have
-        a space in place of the colon, as in "HPO 0001250" and "MeSH ID: D000795".
+    prefixes: Prefixes in the knowledge bases. A space may replace the colon after the prefixes in
+        `KEY_OF_PREFIX`, as in "HPO 0001250" and "MeSH ID: D000795". All other prefixes must begin
+        with a capital, and be followed by at least four digits.
     """
     spelled = {form for p in prefixes for form in (p, p.upper(), p.lower(), p.title())}
     listed = "|".join(map(re.escape, sorted(filter(None, spelled), key=lambda p: (-len(p), p))))

@@ -44,7 +44,7 @@ _EDIT_COUNTS = (
 
 
 def _mapping_options() -> type:
-    """Return a dataclass with an option for each format of mappings; those missing are hidden."""
+    """Return a dataclass with an option for each format of mappings, hidden if not installed."""
     missing = missing_names(MAPPINGS)
     help = "Add exact mappings of concepts as cross-references; repeatable."
     formats: Any = [

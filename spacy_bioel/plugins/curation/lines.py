@@ -1,4 +1,4 @@
-"""Read ids in lines of text, with the names that they may have."""
+"""Read ids in lines of text, with the strings that may be their names."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from spacy_bioel.plugins.curation.pairs import Cell, Pair
 
 _AROUND_NAMES = " \t#*_`\"'“”„,:=–—-([{"  # white space, emphasis, quotes, separators and brackets
 LIST_MARK = re.compile(r"\s{0,99}(?:[-*•>#+]{1,6}|\d{1,3}[.)])\s{1,9}")
-# The full stops in "E. coli", "St. Louis" and "graft vs. host" end no clause.
+# The full stops in "E. coli", "St. Louis" and "graft vs. host" do not end a clause.
 _NOT_SHORT = "".join(rf"(?<!\b{word})" for word in "[A-Z] St Dr sp spp var subsp vs cf".split())
 _STOP = rf"(?:[!?]|{_NOT_SHORT}\.)(?:\s|$)"
 _CLAUSE_START = re.compile(rf"[;|•\t\])}}]|:\s|{_STOP}")
 _CLAUSE = re.compile(rf"(?:\([^()]{{0,200}}\)|(?!{_STOP})[^;|•\t\])}}(])*")
-# Between a name and its id: a footnote, an opening bracket, and a label such as "HPO id:".
+# Text between a name and its id: a footnote, an opening bracket, and a label such as "HPO id:".
 _BEFORE_ID = re.compile(
     rf"(?:\[\^?\w{{1,9}}\]\s?)?([(\[])?[ *_`\"']{{0,9}}(?:(?<!\w){ID_LABEL}[\s*_`:=,]{{0,9}})?$"
 )
 _NAME_LABEL = re.compile(r"(?:[\s*_`,;|—–-]{0,9}(?:[Nn]ame|[Ll]abel|[Tt]erm)[*_` ]{0,9}:)?")
 _OPEN = re.compile(r"\([^()]*$")
 _PART = re.compile(r"[^;,]+")
-# Behind a name, before its id: "were not seen", ", coded as".
+# Words between a name and its id: "were not seen", ", coded as".
 _VERB_PHRASE = re.compile(r"(?:\b(?:is|are|was|were)|,)(?:\s\w{1,20}){1,2}\W{0,9}$")
-# Between ids that have one name.
+# Text between ids that share a name: ", " or " and ".
 BETWEEN_IDS = re.compile(r"[\s,;/|&*_`]{0,9}(?:(?:and|or)\b)?[\s,;/|&*_`]{0,9}")
 _BANG = re.compile(r"[\s`*]{0,9}!")
 _NAME_IN_BRACKETS = re.compile(r"[\s*_`]{0,9}\(([^()]{2,200})\)")
-_MAX_LOOK_BACK = 300  # characters before an id that may contain its name
-_MAX_WORDS = 12  # words before or after an id that may be its name
-# The last character of a line and the first of the next, within a sentence.
+_MAX_LOOK_BACK = 300  # number of characters before an id that may contain its name
+_MAX_WORDS = 12  # Number of words before or after an id that may be its name.
+# The last character of a line and the first of the next line, if a sentence continues there.
 _CONTINUES = re.compile(r"[\w,;][a-z\d]|\w[(\[]")
 _N_PARTS, _N_LINES_NEAR = 20, 12
-_MAX_INDENT = 4  # spaces before the second line of a name
-_N_ITEMS = 4  # items that are read at each end of a list
-_N_NEAR = 6  # texts of a line before and after an id
+_MAX_INDENT = 4  # maximum number of spaces before the second line of a name
+_N_ITEMS = 4  # number of items that are read at each end of a list
+_N_NEAR = 6  # number of texts that are read before and after an id in a line
 _PART_SEPARATOR = re.compile(
     r"\t|\||(?<!\[)\^|</?[A-Za-z][\w:-]*|/?>|[\"“”{}]|(?<![\w'])'|'(?![\w'])|\s&\s|(?<=\S)\s{2,}(?=\S)"
 )
@@ -55,7 +55,7 @@ _KEY_OF_VALUE = re.compile(r"(?:.*:|[^=]{1,80}=)", re.S)
 _CONTENT = re.compile(r"[^\W_](?:.*[^\W_])?[)\],.;]*", re.S)
 _REPEATED_MARKS = re.compile(r"(.{2,40}?)\1+")
 _NOT_SPACES = re.compile(r"\S+")
-# Words of sentences: a line with one of these is more than a name and an id.
+# Words of running text: a line with such a word is more than a name and an id.
 _PROSE = re.compile(
     r"\b(?:is|are|was|were|as|see|use[ds]?|has|have|had|the|this|that|which|under|by|from|code[sd]?)\b",
     re.I,
@@ -66,7 +66,7 @@ def line_pairs(cell: Cell, ids: re.Pattern[str]) -> Iterator[Pair]:
     """Read the pairs in a line: "name (CURIE)", "CURIE ! name", "[name](address)" and others."""
     line, matches = cell.text, list(ids.finditer(cell.text))
     starts = [*(match.start() for match in matches[1:]), len(line)]
-    shared: Sequence[Cell] = ()  # by the ids in one bracket
+    shared: Sequence[Cell] = ()  # by all ids in a bracket
     left, names_follow = 0, False
     for match, right in zip(matches, starts, strict=False):
         between, start, last = line[left : match.start()], match.start(), left
@@ -98,7 +98,7 @@ def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[l
     label = _BEFORE_ID.search(line, max(left, start - 60), start)
     stop, is_opened = label.start(), bool(label[1])  # type: ignore[union-attr, index]
     first = max(left, stop - _MAX_LOOK_BACK)
-    # "ataxia (clumsy gait; HP:0001251)": before an open bracket, or a part of what is in it.
+    # "ataxia (clumsy gait; HP:0001251)": the name is before an open bracket, or inside it.
     bracket = _OPEN.search(line, first, stop)
     outer = bracket.start() if bracket else stop
     for clause in _CLAUSE_START.finditer(line, first, outer):
@@ -119,7 +119,7 @@ def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[l
     skipped = _NAME_LABEL.match(line, skipped, right).end()  # type: ignore[union-attr]
     clause_end = _CLAUSE.match(line, skipped, right).end()  # type: ignore[union-attr]
     after = _names(line, skipped, clause_end, first=_MAX_WORDS)
-    # Only in a line with nothing else must the words be a name.
+    # The words must be a name only if the line has no other words.
     rest = line[clause_end if after else end :].strip(_AROUND_NAMES + ".)]}")
     is_whole = bool(before) != bool(after) and not left and not rest
     words = line[first:stop] if before else line[skipped:clause_end]
@@ -131,9 +131,9 @@ def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[l
 
 
 def _names(line: str, start: int, end: int, *, first: int = 0, last: int = 0) -> list[Cell]:
-    """Return the strings in a part of a line that may be a name, the longest first.
+    """Return the strings in a part of a line that may be a name, longest first.
 
-    first, last (int): If other words may follow or precede the name, its number of words, at most.
+    first, last (int): Maximum length in words of a name before, or after, other words; 0: none.
     """
     spans = [(start, end)]
     if first:
@@ -182,7 +182,7 @@ def _split_line(cell: Cell, ids: re.Pattern[str]) -> _SplitLine:
 
 
 def _readings_of(cell: Cell) -> Iterator[tuple[str, tuple[Cell, ...]]]:
-    """Yield what may be a name in a text: all of it or an item, with and without a key."""
+    """Yield strings that may be names: the whole text or a list item, with and without a key."""
     while mark := LIST_MARK.match(cell.text):  # "### 1. "
         cell = cell.part(cell.text[mark.end() :], mark.end())
     spans = {"whole": (0, len(cell.text))}
@@ -204,7 +204,7 @@ def _as_name(cell: Cell, around: Cell) -> Cell | None:
     """Return a text without the marks around it, or None if it cannot be a name."""
     part = cell.stripped(_AROUND)
     if part.text.count(")") < part.text.count("(") and f"{part.text})" in around.text:
-        part = part._replace(text=f"{part.text})")  # whose end was stripped
+        part = part._replace(text=f"{part.text})")  # restore the bracket at its end
     if "\\u" in part.text:  # an escape of JSON
         text = re.sub(r"\\u([\da-fA-F]{4})", lambda m: chr(int(m[1], 16)), part.text)
         part = part._replace(text=text, at=-1)
@@ -217,7 +217,7 @@ def _as_name(cell: Cell, around: Cell) -> Cell | None:
 def _texts_around(
     lines: Sequence[_SplitLine], number: int, index: int
 ) -> dict[NamePlace, tuple[Cell, ...]]:
-    """Return the texts around an id in a line, by their place."""
+    """Return the texts around an id in a line, keyed by their place."""
     parts = lines[number].parts
     before = parts[max(0, index - _N_PARTS) : index][::-1]
     found: dict[tuple[str, int], Cell] = {}
@@ -226,10 +226,10 @@ def _texts_around(
         found |= {(kind, n): cell for n, cell in enumerate(texts)}
     below = lines[number + 1 : number + 1 + _N_LINES_NEAR]
     for step, nearby in ((-1, lines[max(0, number - _N_LINES_NEAR) : number][::-1]), (1, below)):
-        seen: Counter[str] = Counter()  # lines of a kind: "the first heading above"
+        seen: Counter[str] = Counter()  # number of lines with the same marks so far
         for line in nearby:
             if line.has_ids:
-                if step > 0 and seen:  # below is what belongs to the next id
+                if step > 0 and seen:  # more lines belong to the next id
                     break
                 continue
             seen[line.marks] += 1
@@ -249,7 +249,7 @@ def _texts_around(
 
 
 def _wrapped(part: Cell, line: Cell, below: Sequence[_SplitLine]) -> Iterator[Cell]:
-    """Yield a text together with what is below it in the same column, the longest first."""
+    """Yield a text joined with the lines below it in the same column, longest first."""
     longer, text, at = list[str](), part.text, part.at - line.at
     for other in below:
         stripped = [(cell.stripped(), other.cell.at) for cell, _ in other.parts]
@@ -269,7 +269,7 @@ def line_records(lines: Iterable[Cell], ids: re.Pattern[str]) -> Iterator[IdReco
         entries = list[Entry]()
         in_sentence = _sentence_pairs(line.cell, split[number - 1].cell if number else None, ids)
         by_id = {pair.id: pair for pair in in_sentence}
-        end = -1  # end of the id before
+        end = -1  # end of the previous id
         for index, (id, is_id) in enumerate(line.parts):
             if is_id:
                 pair = by_id.get(id, Pair(id))
@@ -284,7 +284,7 @@ def line_records(lines: Iterable[Cell], ids: re.Pattern[str]) -> Iterator[IdReco
 
 
 def _sentence_pairs(line: Cell, before: Cell | None, ids: re.Pattern[str]) -> Iterator[Pair]:
-    """Read the pairs in a line as in a sentence, which may begin in the line before."""
+    """Read the pairs in a line as part of a sentence, which may begin in the line before."""
     lead = ""
     is_next = before and before.place.line + 1 == line.place.line
     if (
@@ -297,7 +297,7 @@ def _sentence_pairs(line: Cell, before: Cell | None, ids: re.Pattern[str]) -> It
     start = len(lead)
 
     def in_line(cell: Cell) -> Cell:
-        if cell.at < start:  # in part or all in the line before
+        if cell.at < start:  # partly or wholly in the line before
             return Cell(" ".join(cell.text.split()), at=-1)
         return line.part(cell.text, cell.at - start)
 

@@ -26,7 +26,7 @@ from spacy_bioel.types import Candidate, Concept, remember
 
 _EXACT = ("skos:exactMatch", "http://www.w3.org/2004/02/skos/core#exactMatch")
 _CURIE_MAP_LINE = re.compile(r"""#\s*["']?([\w.-]+)["']?:\s*["']?(https?://[^\s"']+)""")
-_NOT_LOCAL = re.compile(r"\s|^//")  # white space, or the rest of an address
+_NOT_LOCAL = re.compile(r"\s|^//")  # white space or a part of an address
 _SSSOM_COLUMNS = "subject_id subject_label predicate_id object_id mapping_justification".split()
 _HAS_DBXREF, _JUSTIFICATION = "oboInOwl:hasDbXref", "semapv:UnspecifiedMatching"
 _SSSOM = "https://w3id.org/sssom"
@@ -37,7 +37,7 @@ _PREFIXES = {
 
 
 def read_sssom(path: StrPath, kb: KnowledgeBase, left_out: Counter[str]) -> Iterator[Concept]:
-    """Stream the exact mappings of concepts in a knowledge base, as their cross-references.
+    """Yield concepts of a knowledge base with the exact mappings in a file as cross-references.
 
     left_out (Counter): Counts the mappings that are left out, by reason.
     RAISES BioelError: [B128] if a column is missing, [B510] if a row has another number of cells.
@@ -52,7 +52,7 @@ def read_sssom(path: StrPath, kb: KnowledgeBase, left_out: Counter[str]) -> Iter
                 addresses[match[1]] = match[2]
 
     def in_full(id: str) -> str:
-        """Return an id with the usual prefix, if its own has the address of a vocabulary."""
+        """Return an id with its usual prefix, if the file gives a known address for the prefix."""
         prefix, _, local = id.partition(":")
         found = split_id(addresses[prefix] + local) if prefix in addresses else None
         return ":".join(found) if found and not _NOT_LOCAL.search(found[1]) else id
@@ -77,10 +77,10 @@ def read_sssom(path: StrPath, kb: KnowledgeBase, left_out: Counter[str]) -> Iter
 
 
 def sssom_lines(kb: KnowledgeBase, left_out: Counter[str]) -> list[str]:
-    """Return the lines of a file with the cross-references of all concepts.
+    """Return the lines of an SSSOM file with the cross-references of all concepts.
 
-    left_out (Counter): Counts cross-references, by prefix, if they or the concept's id are not
-        CURIEs.
+    left_out (Counter): Counts, by prefix, the cross-references that are left out because they or
+        the concept's id are not CURIEs.
     """
     rows, lines, prefixes = np.arange(len(kb)), [table_line(_SSSOM_COLUMNS, "\t")], set[str]()
     names = kb.names.take(kb.preferred_rows(rows))
@@ -116,9 +116,9 @@ def _prefix_of(id: str) -> str:
 class LinksAs:
     """Replaces the ids of links by the first cross-reference to a vocabulary.
 
-    Candidates read their concepts through this object, which knows the other ids.
+    Candidates look up their concepts in this object, by the new ids.
 
-    kept (Counter): Counts the ids that stay, because they have no such cross-reference.
+    kept (Counter): Counts the ids that are kept, because they have no such cross-reference.
     RAISES BioelError: [B609] if the knowledge base has no cross-reference to the vocabulary.
     """
 

@@ -1,9 +1,9 @@
-"""Choose which of the texts near an id is its name, by what is written in all records of a layout.
+"""Choose which of the texts near an id is its name, by comparing all records of the same layout.
 
-A file repeats its layout: "name (id)" in each line, a name above each id, an id in the second cell
-of a row and its name in the fourth. Of all places near an id, its name is in the place whose texts
-are most often names of concepts, and of the concept with the id if the ids are right. A place that
-suits all ids of a record is preferred: in "name: id, name: id", no id has the name after it.
+A file repeats its layout: "name (id)" in each line, a name above each id, or an id in the second
+cell of a row and its name in the fourth. The name of an id is in the place whose texts are most
+often names of concepts, especially of the concepts with these ids. A place that suits all ids of a
+record is preferred: in "name: id, name: id", a name never comes after its id.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from typing import NamedTuple
 from spacy_bioel.plugins.curation.ids import prefix_of
 from spacy_bioel.plugins.curation.pairs import Cell, Pair
 
-AGREES, NAMES = 2.0, 1.0  # values of a name of the concept with the id, and of another concept
-# Returns the values of (id, text) pairs: AGREES, NAMES or 0.
+AGREES, NAMES = 2.0, 1.0  # Value of a name of the concept with the id, and of another concept.
+# A function that returns the value of each (id, text) pair: AGREES, NAMES or 0.
 NameValues = Callable[[Iterable[tuple[str, str]]], Mapping[tuple[str, str], float]]
-NamePlace = tuple[str, int, str]  # as seen from an id: ("before", 1, "whole"), ("cell", -2, "")
+NamePlace = tuple[str, int, str]  # relative to an id: ("before", 1, "whole"), ("cell", -2, "")
 SENTENCE = ("sentence", 0, "")  # the words around an id
-N_RECORDS = 4000  # that are compared at a time
+N_RECORDS = 4000  # number of records that are compared at a time
 MAX_NAME_LENGTH = 200
-_MARKED = 0.6  # the value of a place that a record marks as its name
-_MIN_SCORE = 0.5  # lowest score of a place: the mean value of its texts, less its cost
-_MIN_RECORDS = 3  # fewer records are no layout if no name agrees with its id
-_N_LIKE = 100  # ids that show which vocabularies are mixed
-_N_RIVALS = 60  # places that are compared for having the same texts
+_MARKED = 0.6  # the additional value of a place that a record marks as its name
+_MIN_SCORE = 0.5  # minimum score of a place: the mean value of its texts, less its cost
+_MIN_RECORDS = 3  # fewer records do not show a layout, unless a name agrees with its id
+_N_LIKE = 100  # number of ids that show which vocabularies are mixed
+_N_RIVALS = 60  # number of places that are compared for having the same texts
 _COST = {"before": 0.0, "after": 0.01, "cell": 0.0, "sentence": 0.02, "key": 0.02}
 
 
 def no_values(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], float]:
-    """Know no name of any concept."""
+    """Return the value 0 for all pairs, as if no text were the name of a concept."""
     return dict.fromkeys(pairs, 0.0)
 
 
 class Entry(NamedTuple):
-    """An id, and the texts near it, by their place.
+    """An id, and the texts near the id, keyed by their place.
 
-    position (int): Of the id in records of this layout, such as the number of its column.
-    texts (dict): In each place, the strings that may be the name, the likeliest first.
-    marked (NamePlace | None): The place that the record itself says is that of the name, as in
-        "name (id)", or by the header of a column.
-    shares (bool): Whether the id before has the same name, as in "name (id, id)".
+    position (int): Position of the id in records of this layout, such as its column number.
+    texts (dict): For each place, the strings that may be the name, the likeliest first.
+    marked (NamePlace | None): The place that the record itself marks as the name, by brackets as
+        in "name (id)", or by the header of a column.
+    shares (bool): Whether the id has the same name as the id before it, as in "name (id, id)".
     """
 
     position: int
@@ -54,14 +54,14 @@ class Entry(NamedTuple):
 
 
 class IdRecord(NamedTuple):
-    """The ids in a line, row or object; all records of a layout are alike."""
+    """The ids in a line, row or object; records with the same `layout` are compared."""
 
     layout: Hashable
     entries: Sequence[Entry]
 
 
 class _Score(NamedTuple):
-    """How well a place suits an id: its score, its right names, and whether there are enough."""
+    """How well a place suits an id: score, number of right names, and whether these are enough."""
 
     total: float
     agrees: int
@@ -69,14 +69,14 @@ class _Score(NamedTuple):
 
 
 def _cost_of(place: NamePlace) -> float:
-    """Return how much a place is less likely than the closest one."""
+    """Return how much less likely a place is to have the name than the closest place."""
     kind, n, reading = place
     is_part = reading not in ("", "whole")
     return _COST.get(kind, 0.05) + 0.02 * abs(n) + 0.005 * (n > 0) + 0.03 * is_part
 
 
 class NamePlaces:
-    """The places of the names in records.
+    """The places that have the names of the ids in records.
 
     records (Sequence[IdRecord]): At most about `N_RECORDS`.
     values (NameValues): Tells which texts are names.
@@ -85,7 +85,7 @@ class NamePlaces:
     def __init__(self, records: Sequence[IdRecord], values: NameValues) -> None:
         self._records = records
         layouts: dict[Hashable, dict[int, list[Entry]]] = defaultdict(lambda: defaultdict(list))
-        self._similar: dict[str, set[str]] = defaultdict(set)  # ids, one of each vocabulary
+        self._similar: dict[str, set[str]] = defaultdict(set)  # one id per vocabulary
         for layout, entries in records:
             for entry in entries:
                 layouts[layout][entry.position].append(entry)
@@ -111,13 +111,13 @@ class NamePlaces:
                 self.chosen[layout, position] = places
 
     def _value(self, entry: Entry, cell: Cell) -> float:
-        """Return the value of a text as the name of an id, or of another in the same position."""
+        """Return the value of a text as the name of an id, or of other ids in the same position."""
         value = self._known.get((entry.id.text, cell.text), 0.0)
         others = () if value else self._similar.get(entry.id.text, ())
         return value or NAMES * any(self._known.get((id, cell.text)) for id in others)
 
     def _name_at(self, entry: Entry, place: NamePlace) -> Cell | None:
-        """Return the first text in a place that is a name, or else the likeliest."""
+        """Return the first text in a place that is a name, or else the likeliest text."""
         cells = entry.texts.get(place, ())
         return next((cell for cell in cells if self._value(entry, cell)), next(iter(cells), None))
 
@@ -133,7 +133,7 @@ class NamePlaces:
     def _choose(
         self, positions: Mapping[int, Sequence[Entry]]
     ) -> Iterator[tuple[int, list[NamePlace]]]:
-        """Yield the places of the names of the ids in each position that have names."""
+        """Yield each position whose ids have names, with the places of the names, best first."""
         scores: dict[int, dict[NamePlace, _Score]] = {}
         totals: Counter[NamePlace] = Counter()
         for position, entries in positions.items():
@@ -174,8 +174,8 @@ class NamePlaces:
     ) -> NamePlace | None:
         """Return the place that suits the ids in all positions best.
 
-        What is after an id may be before the next: of places with the same texts, the one is better
-        that has more of them, as the name of the first id is not before it, or else the closer one.
+        The text after an id is also before the next id. Of two places with the same texts, the one
+        with more texts is better, as no text precedes the first id, or else the closer one.
         """
 
         def names_of(place: NamePlace) -> set[Cell]:
@@ -196,7 +196,7 @@ class NamePlaces:
         return joint
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield the ids with their names. A name that agrees with one id belongs to no other."""
+        """Yield the ids with their names. A name that agrees with one id belongs to no other id."""
         names: list[tuple[NamePlace | None, Cell | None]] = []
         owners: dict[Cell, set[str]] = defaultdict(set)
         for layout, entries in self._records:
@@ -217,7 +217,7 @@ class NamePlaces:
                 yield Pair(entry.id)
             else:
                 found = entry.texts[place]
-                if not self._value(entry, name):  # another text may have a name that is similar
+                if not self._value(entry, name):  # another text may be a misspelt name
                     near = (cell for cells in entry.texts.values() for cell in cells)
                     free = (c for c in near if c not in owners and self._value(entry, c) != NAMES)
                     found = tuple(dict.fromkeys((*found, *free)))

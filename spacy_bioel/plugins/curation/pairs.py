@@ -1,4 +1,4 @@
-"""Records of a check: pairs of a name and an id, as read from a file, and the verdict on each."""
+"""Records of a check of ids: pairs of a name and an id, as read from a file, and their verdicts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from spacy_bioel.io.open import ChangedCell, Place
 
 
 class IdVerdict(StrEnum):
-    """What a check found about a pair."""
+    """The verdict of a check on a pair of an id and a name."""
 
     AGREES = "agrees"
-    EXISTS = "exists"  # there is no name to compare it with
+    EXISTS = "exists"  # the id has no name to compare
     SYNONYM = "synonym"
     CLOSE = "close"
     OTHER = "other concept"
@@ -30,7 +30,7 @@ class Cell(NamedTuple):
     """A string in a file: a line, a cell of a table, a value in a tree, or a part of these.
 
     at (int): Offset in the record that begins at `place`; -1 if the string cannot be replaced.
-    name (str): Such as "B7", or "$.type.id"; "" for a line.
+    name (str): Name of the cell or value, such as "B7" or "$.type.id"; "" for a line.
     """
 
     text: str
@@ -43,7 +43,7 @@ class Cell(NamedTuple):
         return f"{self.place}, {where}" if where else str(self.place)
 
     def part(self, text: str, start: int) -> Cell:
-        """Return a part of the cell."""
+        """Return a part of the text as a cell with its own offset."""
         return Cell(text, self.place, self.at + start if self.at >= 0 else -1, self.name)
 
     def stripped(self, marks: str | None = None) -> Cell:
@@ -56,7 +56,7 @@ class Pair(NamedTuple):
     """An id and its name, as written.
 
     names (tuple[Cell, ...]): Strings that may be the name, the likeliest first.
-    has_name (bool): Whether one of them must be the name. Otherwise, the id may stand alone.
+    has_name (bool): Whether one of `names` must be the name. Otherwise, the id may stand alone.
     """
 
     id: Cell
@@ -65,7 +65,7 @@ class Pair(NamedTuple):
 
 
 def named_pair(id: Cell, name: Cell | None) -> Pair:
-    """Return the pair of an id and the name in another cell, if that has letters."""
+    """Return an id paired with the name in another cell, or alone if that cell has no letters."""
     is_name = name and not isinstance(name.text, ChangedCell) and any(map(str.isalpha, name.text))
     return Pair(id, (name,), True) if name and is_name else Pair(id)
 
@@ -80,15 +80,15 @@ class Meaning(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckedId:
-    """A pair with its verdict.
+    """A pair of an id and a name, with the verdict of a check.
 
     id (str): The id in the spelling of the knowledge base.
     name (str): The name; "" if the id stands alone.
     found (Meaning | None): The concept with this id, or the concept that replaced it.
     proposals (tuple[Meaning, ...]): Concepts that the name may refer to, best first; for an id that
         was retired without a replacement, the concepts to consider.
-    is_certain (bool): Whether the id can be replaced by that of `found` without asking a person.
-    reason (str): Why an id was not checked that the knowledge base with its prefix does not have.
+    is_certain (bool): Whether the id of `found` can replace the id without asking a person.
+    reason (str): Why the id was not checked, although a knowledge base has ids with its prefix.
     """
 
     pair: Pair
@@ -107,5 +107,5 @@ class CheckedId:
 
     @property
     def line(self) -> int:
-        """The line of the id, or where its record begins."""
+        """Line of the id or, if that is unknown, the first line of its record."""
         return self.pair.id.place.line

@@ -1,4 +1,4 @@
-"""Compare two releases of a knowledge base, and move annotations from one to the other."""
+"""Compare two releases of a knowledge base, and migrate annotations to the new release."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spacy_bioel.plugins.curation.sources import file_lines, format_of_file
 from spacy_bioel.plugins.curation.tables import name_columns, row_cells
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 
-# Where each format has the ids of links: a string in JSON, and for the other formats a row of
+# Patterns for the ids of links in each format: a string in JSON; in the other formats, a row of
 # PubTator, a reference or note of BRAT, or an infon of BioC. Tables have columns of ids.
 _ID_FIELDS = {
     "json": re.compile(
@@ -35,7 +35,7 @@ _ID_FIELDS = {
     ),
 }
 _BRAT_REFERENCE = re.compile(r"N\d+\tReference (\S+) ")
-# Lists of which each item is an id or, if they are candidates, has one.
+# The start of a list of ids, or of candidates, which have an id each.
 _JSON_LIST = re.compile(r'(?:"candidates"\s*:\s*\[|:\s*\[(?=\s*"))\s*')
 _JSON_COMMA = re.compile(r"\s*,\s*")
 _ID = re.compile(r"([|;,+\s]*)([^|;,+\s]+)")
@@ -48,9 +48,9 @@ class Change(NamedTuple):
     kind (str): "added", "not in OLD", "replaced", "merged", "split", "consider", "gone", "not in
         NEW", "meaning changed", "renamed", "parents changed", "name added", "name gone", "name
         moved" or "name ambiguous".
-    name (str): The name that changed, else the preferred name.
+    name (str): The name that changed, or else the preferred name.
     to (tuple[str, ...]): Ids in the new release: replacements, concepts to consider, parents, or
-        those with the name.
+        the concepts with the name.
     """
 
     kind: str
@@ -63,7 +63,7 @@ class Change(NamedTuple):
 def compare_releases(old: KnowledgeBase, new: KnowledgeBase) -> Iterator[Change]:
     """Yield the changes from one release to the next, by id, then by name.
 
-    A concept was split if it was retired, and its names are now those of several concepts.
+    A concept was split if it was retired, and several concepts now have its names.
     """
     before, after = drafts_of(old).current, drafts_of(new)
     old_owners, owners = _owners_of_names(before), _owners_of_names(after.current)
@@ -108,7 +108,7 @@ def compare_releases(old: KnowledgeBase, new: KnowledgeBase) -> Iterator[Change]
 
 
 def _owners_of_names(drafts: Mapping[str, Draft]) -> dict[str, list[str]]:
-    """Return the ids of the concepts with each normalised name."""
+    """Map each normalised name to the ids of the concepts that have it."""
     owners: dict[str, dict[str, None]] = defaultdict(dict)
     named = [(name, id) for id, draft in drafts.items() for name in draft.names]
     for name, (_, id) in zip(normalize_names([name for name, _ in named]), named, strict=True):
@@ -118,7 +118,7 @@ def _owners_of_names(drafts: Mapping[str, Draft]) -> dict[str, list[str]]:
 
 @lru_cache(maxsize=1 << 16)
 def id_outcome(id: str, old: KnowledgeBase, new: KnowledgeBase) -> tuple[str, tuple[str, ...]]:
-    """Return what became of an id, a status of `IdOutcome`, and its ids in the new release."""
+    """Return the status of an old id (see `IdOutcome`), and the ids for it in the new release."""
     if (row := new.find(id)) >= 0 and new.ids[row] != id:
         return "moved", (new.ids[row],)
     if row >= 0:
@@ -131,9 +131,9 @@ def id_outcome(id: str, old: KnowledgeBase, new: KnowledgeBase) -> tuple[str, tu
 
 
 def _with_old_meaning(id: str, old: KnowledgeBase, new: KnowledgeBase) -> tuple[str, ...]:
-    """Return the other concepts that took the preferred name of an id, which now means another.
+    """Return the other concepts that took over the preferred name of an id, changing its meaning.
 
-    A synonym that other concepts have, too, does not change the meaning.
+    If the id keeps the name as a synonym, other concepts with this synonym do not matter.
     """
     row, name = new.find(id), normalize_name(old.preferred_name(old.find(id)))
     if name == normalize_name(new.preferred_name(row)):
@@ -148,11 +148,11 @@ def _with_old_meaning(id: str, old: KnowledgeBase, new: KnowledgeBase) -> tuple[
 
 
 class IdOutcome(NamedTuple):
-    """An id of an annotation, in the old release and in the new one.
+    """An id of an annotation, and what became of this id in the new release.
 
-    status (str): "unchanged", "moved", "needs a person", "gone", "not in NEW" if NEW has only other
-        branches, or for ids that the old release does not have "in neither release", with one of
-        its prefixes, or "not in OLD".
+    status (str): "unchanged", "moved", "needs a person", "gone", or "not in NEW" if NEW has only
+        other branches. For an id that the old release lacks: "in neither release" if the old
+        release has its prefix, or "not in OLD".
     name (str): Preferred name in the old release.
     """
 
@@ -171,7 +171,7 @@ def _prefixes_in(kb: KnowledgeBase) -> set[str]:
 def _id_fields(
     path: Path, chosen: Mapping[str, table.Column]
 ) -> Iterator[tuple[Place, str, list[tuple[int, int]]]]:
-    """Yield each line or row of a file, or all of JSON, and the spans that may be ids of links."""
+    """Yield lines or rows of a file (.json: the whole file) with spans that may be ids of links."""
     format = format_of_file(path)
     if format not in ("csv", "tsv"):
         lines, fields = file_lines(path), _ID_FIELDS.get(format, _ID_FIELDS["text"])
@@ -180,7 +180,7 @@ def _id_fields(
         for place, line in lines:
             yield place, line, [span for match in fields.finditer(line) for span in match.regs[1:]]
         return
-    read: list[str] = []  # blank lines, too
+    read: list[str] = []  # lines of the row, and blank lines before it
 
     def recorded_lines() -> Iterator[tuple[Place, str]]:
         for place, line in file_lines(path):
@@ -213,17 +213,17 @@ def migrated_lines(
     columns: Mapping[str, table.Column] = MappingProxyType({}),
     prefix: str = "",
 ) -> Iterator[tuple[str, list[IdOutcome], int]]:
-    """Yield each line of annotations, with the ids in it; those that moved are replaced.
+    """Yield each line of annotations with moved ids replaced, the outcomes of its ids, and a count.
 
-    Everything else stays as it is. If ids of a link become the same id, it is written once; the
-    number yielded is that of the ids left out.
+    The rest of a line is unchanged. If several ids of a link become the same id, this id is written
+    once; the count is the number of ids that are left out.
 
-    columns (Mapping): Column of "id" in a table; empty: by header.
-    RAISES BioelError: [B128] if a column is missing, [B262] if there is no column of a number.
+    columns (Mapping): Column of "id" in a table; empty: the header decides.
+    RAISES BioelError: [B128] if a column is missing, [B262] if a column number is out of range.
     """
     outcomes: list[IdOutcome] = []
-    moved: set[str] = set()  # ids in the new release, on this line
-    of_mentions: dict[str, dict[str, bool]] = defaultdict(dict)  # in BRAT: ids, and whether moved
+    moved: set[str] = set()  # new ids on this line
+    of_mentions: dict[str, dict[str, bool]] = defaultdict(dict)  # in BRAT: whether each id moved
 
     def new_id(raw: str, place: Place) -> tuple[str, bool]:
         id = curie(raw, prefix)
@@ -270,7 +270,7 @@ def migrated_lines(
 
 
 def _without_repeats(text: str, moved: Container[str]) -> tuple[str, int]:
-    """Leave out ids, and candidates with an id, that lists in JSON have before, and count them."""
+    """Remove ids and candidates that repeat a moved id in the same JSON list, and count them."""
     n_left_out, decode = 0, json.JSONDecoder().raw_decode
     for match in reversed(list(_JSON_LIST.finditer(text))):  # nested lists come first
         seen, before, comma = set(), match.end(), re.match("", text)

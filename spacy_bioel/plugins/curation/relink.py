@@ -1,7 +1,7 @@
-"""Update links to a new release of a knowledge base by linking only the texts that it can change.
+"""Update links to a new release of a knowledge base by linking only texts whose links can change.
 
 The dictionary finds a name by its words. A name that is new, changed or gone therefore matters only
-for a text with all of its words, or with words that stand for them: misspelt, short or substitutes.
+for a text with all words of the name, or with misspellings, short forms or substitutes of them.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def relinked(
     *,
     where: str,
 ) -> Iterator[tuple[JsonRow, bool]]:
-    """Yield the links of each document, as JSON values, and whether it was linked again.
+    """Yield the links of each document, as JSON values, and whether the text was linked again.
 
     earlier (Iterable): Links of the old release: text, id, links and error, in the same order.
-    documents (Iterable): A stream of (text, id); those without earlier links are linked.
+    documents (Iterable): A stream of (text, id); texts without earlier links are linked.
     old, new (Language): Pipelines made from the two knowledge bases.
     where (str): File of the earlier links, for error messages.
     RAISES BioelError: [B635] for links to unknown ids, [B636] if the dictionary did not make them.
@@ -89,7 +89,7 @@ def relinked(
 
 
 def _check_links(links: Any, old: KnowledgeBase, new: KnowledgeBase, where: str) -> None:
-    """Check that links were made with the old release alone, and are written as by default."""
+    """Check that links were made with the old release only, and written with default options."""
     others, ids = set[str](), list[str]()
     try:
         for link in links:
@@ -108,20 +108,20 @@ def _check_links(links: Any, old: KnowledgeBase, new: KnowledgeBase, where: str)
 
 
 def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[str, _Links], bool]:
-    """Return a function of a text and its old links: can its mentions, ids or scores change?"""
+    """Return a function that tells whether mentions, ids or scores in a linked text can change."""
     sides = old, new
     before, after = map(_described_names, sides)
     changed = [n for n in before.keys() | after.keys() if before.get(n) != after.get(n)]
     wanted = set(map(_stems_of_name, changed))
-    for name in changed:  # an adjective in a phrase of names is not its noun
+    for name in changed:  # in "tibial plateau" in a name, "tibial" does not match "tibia"
         phrases = phrases_of(words_of(normalize_name(name)))
         wanted.update(frozenset(map(stem_of, phrase)) for phrase in phrases)
     substitutes: dict[int, set[str]] = defaultdict(set)  # stems in names, by the key of a word
-    marks: dict[str, set[str]] = defaultdict(set)  # by stem: substitutes that match now, or no more
-    rescored: set[str] = set()  # stems with substitutes that match a little better or less now
+    marks: dict[str, set[str]] = defaultdict(set)  # by stem: substitutes that match in one release
+    rescored: set[str] = set()  # stems with substitutes that match slightly better or worse
     likely = PROBABILITIES[:, None] * TYPO_FACTOR ** np.arange(3)
     tables = [side.dictionary.bags_of_words.substitutes for side in sides]
-    shares = [  # of pairs of a word in a text, by its key, and a word in a name
+    shares = [  # by pair: the key of a word in a text, and a word in a name
         dict(zip(zip(t.word.tolist(), t.replacement, strict=True), t.share.tolist(), strict=True))
         for t in tables
     ]
@@ -150,7 +150,7 @@ def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[s
         return {stem_of(word), stem, *substitutes.get(word_key(stem), ())} if was == now else {""}
 
     def can_change(text: str, links: _Links) -> bool:
-        doc = Doc(Vocab(), [text], [False])  # only its text matters
+        doc = Doc(Vocab(), [text], [False])  # only the text of `doc` matters
         forms, others = (
             side.dictionary.written_forms.find(text)
             | side.rules.forms_of(doc, settings=side.state.settings)
@@ -164,7 +164,7 @@ def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[s
         return (
             len(flags) > 1
             or forms != others
-            or "" in stems  # a word is corrected in another way
+            or "" in stems  # the releases correct a word differently
             or any(needed <= stems for stem in stems & required.keys() for needed in required[stem])
             or any(
                 rescored & _stems_of_name(c["name"]) - _stems_of_name(link["text"])
@@ -176,15 +176,15 @@ def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[s
 
 
 def _described_names(side: CandidateGenerator) -> dict[str, object]:
-    """Map each name to everything that decides about its links."""
+    """Map each name to everything that affects links by this name."""
     kb = side.kb
     starts, concepts, is_preferred = kb.concepts_of_names(np.arange(kb.n_names))
     flags = is_preferred.tolist(), side.dictionary.too_general[concepts].tolist()
     owners = list(zip(kb.ids_of(concepts), *flags, kb.types_of_all(concepts), strict=True))
-    xrefs = kb.xrefs_of_all(concepts)  # they show which concepts with the same name are the same
+    xrefs = kb.xrefs_of_all(concepts)  # show which concepts with the same name are identical
     bags, names = side.dictionary.bags_of_words, [*kb.names, ""]
     later = np.delete(np.arange(len(bags.rows)), bags.offsets[:-1])
-    preferred = np.full(len(names), -1)  # preferred row of the names with the same words
+    preferred = np.full(len(names), -1)  # row of the preferred name with the same words
     preferred[bags.rows[later]] = bags.rows[later - 1]
     rows = zip(kb.is_added.tolist(), pairwise(starts.tolist()), preferred.tolist(), strict=False)
     return {
@@ -195,7 +195,7 @@ def _described_names(side: CandidateGenerator) -> dict[str, object]:
 
 @lru_cache(maxsize=1 << 17)
 def _stems_of_name(name: str) -> frozenset[str]:
-    """Return the stems that a text with a name has to contain."""
+    """Return the stems that a text must contain to mention a name."""
     words = words_of(normalize_name(name))
     if words and is_amount(words) and (substance := amount_of(words)[1]):
         return frozenset(substance)

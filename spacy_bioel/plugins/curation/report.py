@@ -1,4 +1,4 @@
-"""Convert findings to JSON and table cells, accept those in a baseline, and correct files."""
+"""Convert findings to JSON and table cells, read a baseline of findings, and correct files."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def finding_cells(finding: CheckedId) -> tuple[str, ...]:
 
 
 def read_baseline(path: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield ids, names and verdicts that are accepted. RAISES BioelError: [B605] not findings."""
+    """Yield (id, name, verdict) of accepted findings. RAISES BioelError: [B605] for other files."""
     for place, line in numbered_lines(path):
         try:
             record = parse_json(line)
@@ -69,7 +69,7 @@ def read_baseline(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def corrections_of(finding: CheckedId, *, labels: bool) -> Iterator[tuple[Cell, str]]:
-    """Yield the changes that are certain: of a replaced id and, with `labels`, of its name."""
+    """Yield certain corrections of cells: a new id and, with `labels`, the preferred name."""
     id, found = finding.pair.id, finding.found
     if found is None:
         return
@@ -79,7 +79,7 @@ def corrections_of(finding: CheckedId, *, labels: bool) -> Iterator[tuple[Cell, 
         if id.at < 0 or (is_other and "/" in id.text):  # an address of another vocabulary
             return
         yield id, found.id if is_other else id.text.removesuffix(old[1]) + new[1]
-    # A name that another concept prefers stays.
+    # A name that another concept prefers is kept.
     is_own = finding.verdict in (IdVerdict.AGREES, IdVerdict.SYNONYM) and not finding.proposals
     is_label = is_own or (finding.is_certain and found.score == 1)
     if labels and is_label and not re.search(r"[|\n]", found.name):
@@ -88,7 +88,7 @@ def corrections_of(finding: CheckedId, *, labels: bool) -> Iterator[tuple[Cell, 
 
 
 def _escaped(new: str, style: str, before: str, old: str) -> str:
-    """Return a string as it has to be written in a file of this style, after a character."""
+    """Return a string with the quotes and escapes needed in a file of this style."""
     doubled = new.replace(before, 2 * before) if before in ("'", '"') else new
     match style, before:
         case ("json", _) | ("yaml", '"'):
@@ -105,8 +105,8 @@ def _escaped(new: str, style: str, before: str, old: str) -> str:
 def corrected_lines(
     path: Path, corrections: Iterable[tuple[Cell, str]], style: str
 ) -> Iterator[tuple[int, str, str, int]]:
-    """Yield each line of a file of this format: its number, as it is, as corrected, and the number
-    of corrections that were not made, because the line has escapes or such.
+    """Yield each line of a file: its number, the line, the corrected line, and the number of
+    corrections that were not made, because the line writes the text otherwise, as with escapes.
     """
     at_line: dict[int, set[tuple[int, str, str]]] = defaultdict(set)
     for cell, changed in corrections:
@@ -117,11 +117,11 @@ def corrected_lines(
     for place, line in numbered_lines(path, ends=True):
         new, n_missed = line, 0
         for at, old, changed in sorted(at_line.pop(place.line, ()), reverse=True):
-            if at >= len(line):  # in a row of a table with several lines
+            if at >= len(line):  # in a later line of a table row
                 at_line[place.line + 1].add((at - len(line), old, changed))
             elif at >= 0 and line.startswith(old, at):
                 before, after = line[:at].rstrip(" ")[-1:], new[at + len(old) :]
-                if (was := split_id(old)) and (now := split_id(changed)):  # the text of a link?
+                if (was := split_id(old)) and (now := split_id(changed)):  # in the text of a link
                     address = rf"\A(\]\([^()\s]*?){re.escape(was[1])}(?!\w)"
                     after = re.sub(address, rf"\g<1>{now[1]}", after)
                 new = new[:at] + _escaped(changed, style, before, old) + after

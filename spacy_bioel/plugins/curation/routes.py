@@ -1,4 +1,4 @@
-"""What a service offers of the check: the route /check, and the tool check_ids for agents."""
+"""Offer the check of ids in a service: the route /check, and the tool check_ids for agents."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from spacy_bioel.plugins.curation.check import Checker
 from spacy_bioel.plugins.curation.pairs import IdVerdict
 from spacy_bioel.plugins.curation.report import finding_record
 
-_MAX_FINDINGS = 200  # for an agent, which reads each of them
+_MAX_FINDINGS = 200  # maximum number of findings in an answer to an agent
 
 
 class CheckRequest(BaseModel):
-    """Texts with ids of concepts; `text` in place of `texts` is one text."""
+    """Texts with ids of concepts. A single text may be sent as `text` instead of `texts`."""
 
     texts: list[str] = Field(examples=[["Marinesco-Sjogren syndrome (MONDO:0008541)"]])
 
@@ -48,7 +48,7 @@ class CheckedIdOut(BaseModel):
 
 
 class CheckAnswer(BaseModel):
-    """The ids in the texts, in their order."""
+    """The ids in the texts, in the order of the texts."""
 
     findings: list[CheckedIdOut]
 
@@ -70,7 +70,7 @@ def check_for_agent(
 ) -> dict[str, Any]:
     """Check that the ids in a text exist, and mean what the names next to them say.
 
-    Use it before you show ids to a person. Returns the findings that are not right, with
+    Use this tool before you show ids to a person. Returns the findings that are not right, with
     `found` (the concept with the id, or its replacement) and `proposals` (concepts that the
     name may mean, best first). `checked` counts all ids.
     """

@@ -1,6 +1,6 @@
 """Read ids in the rows of tables: CSV, TSV, Excel and Markdown, with the cells near them.
 
-An object in JSON or YAML is read as a row, too, whose header is its keys.
+An object in JSON or YAML is also read as a row, with its keys as the header.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spacy_bioel.plugins.curation.pairs import Cell, Pair
 from spacy_bioel.text.normalize import unescape_formula
 
 Lines = Iterable[tuple[Place, str]]
-IdColumns = Mapping[int, tuple[int, str]]  # id column -> the columns of names and prefixes
+IdColumns = Mapping[int, tuple[int, str]]  # id column -> the column of its names, and the prefix
 
 _ID_HEADER = re.compile(
     r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:ids?|curies?|codes?|identifiers?|accessions?|meaning)"
@@ -38,14 +38,14 @@ _LISTED = re.compile(r"[^|;,\s](?:[^|;,]*[^|;,\s])?")
 _LIST_MARK = re.compile(r"[|;,]|\s(?:and|with)\s")
 _TABLE_RULE = re.compile(r"\|?(?:\s{0,9}:?-{1,200}:?\s{0,9}\|)+(?:\s{0,9}:?-{1,200}:?\s{0,9})?")
 _EMPHASIS = " *_`"
-_N_CELLS_NEAR = 30  # before and after an id
+_N_CELLS_NEAR = 30  # number of cells that are read before and after an id
 
 
 @lru_cache(maxsize=1 << 10)
 def name_columns(header: tuple[str, ...]) -> dict[int, tuple[int, str]]:
-    """Map each column of ids to that of their names, and their prefix: "hpo_id" to "hpo_name", hpo.
+    """Map each column of ids to the column of the names, and the prefix: "hpo_id" to "hpo_name".
 
-    If the header does not tell the column of the names, the number is -1.
+    If the header does not tell which column has the names, the number is -1.
     """
     names: dict[str, int] = {}
     stems: dict[int, str] = {}
@@ -66,7 +66,7 @@ def row_entries(
 ) -> Iterator[Entry]:
     """Read the ids that fill cells of a row, with the texts in the other cells.
 
-    own_ids (Collection): IdColumns of ids that are not those of the words near them.
+    own_ids (Collection): Columns of ids that do not belong to the words near them.
     """
     in_cells = {i: found for i in range(len(cells)) if (found := _ids_in(cells, i, columns, ids))}
     texts = {
@@ -92,8 +92,8 @@ def _is_text(cell: Cell) -> bool:
 
 
 def _ids_in(cells: Sequence[Cell], i: int, columns: IdColumns, ids: re.Pattern[str]) -> list[Cell]:
-    """Return the ids in a cell that has nothing else."""
-    if isinstance(cells[i].text, ChangedCell):  # no id of a vocabulary looks like its message
+    """Return the ids in a cell that contains only ids."""
+    if isinstance(cells[i].text, ChangedCell):  # its text is a message, not an id
         return [cells[i]] * (i in columns)
     found = [cells[i].part(m[0], m.start()) for m in _LISTED.finditer(cells[i].text)]
     if prefix := columns.get(i, (-1, ""))[1]:
@@ -102,20 +102,20 @@ def _ids_in(cells: Sequence[Cell], i: int, columns: IdColumns, ids: re.Pattern[s
             c if id == c.text else c._replace(text=id, at=-1)
             for c, id in zip(found, spelled, strict=True)
         ]
-    # The id in a column of ids has a known prefix, but perhaps not the form of its vocabulary.
+    # An id in a column of ids must have a known prefix, but need not be well formed.
     start = f"{(split_id(cells[i].text) or ('',))[0]}:00000" if i in columns else ""
     is_id = ids.fullmatch(start) or (found and all(ids.fullmatch(c.text) for c in found))
     return found if is_id else []
 
 
 def _names_of_id(name: Cell, ids: Cell, k: int, n: int) -> tuple[Cell, ...]:
-    """Return what may be the name of the one of n ids in a cell."""
+    """Return the strings that may be the name of number `k` of the `n` ids in a cell."""
     if n == 1:
         return (name,)
     sign = next(sign for sign in "|;," if sign in ids.text)
     if len(parts := name.text.split(sign)) == n:
         return (name.part(parts[k], len(sign.join(parts[:k])) + bool(k)).stripped(),)
-    # The name, or a part of it, must fit each.
+    # The whole name, or a part of the name, must fit each id.
     return (name, *(Cell(part.strip(), at=-1) for part in _LIST_MARK.split(name.text)))
 
 
@@ -136,7 +136,7 @@ def rows_records(
 
 
 def text_pairs(lines: Lines, ids: re.Pattern[str], values: NameValues) -> Iterator[Pair]:
-    """Read pairs from running text and Markdown, whose tables are read by row."""
+    """Read pairs from running text and Markdown; Markdown tables are read by row."""
     cells = (Cell(line.rstrip("\r\n"), place) for place, line in lines)
     text = list[Cell]()
 
@@ -162,7 +162,7 @@ def text_pairs(lines: Lines, ids: re.Pattern[str], values: NameValues) -> Iterat
             if any(ids.fullmatch(cell.text) for row in rows for cell in row):
                 yield from pairs_in_text()
                 yield from _rows_pairs(rows, name_columns(header), ids, values, header=header)
-            else:  # a bar in a sentence, or of a template
+            else:  # the bars are in sentences or templates
                 text += batch
     yield from pairs_in_text()
 
@@ -185,7 +185,7 @@ def _rows_pairs(
 ) -> Iterator[Pair]:
     """Read the pairs in rows, or in columns if names are above or below their ids.
 
-    first (Sequence[Cell]): The row that is perhaps a header, or the names of the first ids.
+    first (Sequence[Cell]): The first row, which may be a header, or the names of the first ids.
     """
     own_ids = {i for i in columns if _OTHER_ID.match(header[i].lower())} if header else ()
     places = NamePlaces(list(rows_records(rows, columns, ids, own_ids)), values)
@@ -207,10 +207,10 @@ def table_pairs(
 ) -> Iterator[Pair]:
     """Read pairs from the rows of a table, as from `io.table.split_rows`.
 
-    chosen (Mapping): IdColumns of "id" and "name"; empty: by header.
-    RAISES BioelError: [B128] if a column is missing, [B262] if there is no column of a number.
+    chosen (Mapping): Columns of "id" and "name"; empty: the header decides.
+    RAISES BioelError: [B128] if a column is missing, [B262] if a column number is out of range.
     """
-    values = no_values if chosen else values  # what the user chose is not compared with others
+    values = no_values if chosen else values  # columns that the user chose are final
     columns: dict[int, tuple[int, str]] | None = None
     header: list[str] = []
     first = list[Cell]()
@@ -246,7 +246,7 @@ def row_cells(place: Place, row: list[str], record: str, marks: str | None = Non
         is_quoted = record.startswith(quoted, at)
         start = at + is_quoted if record else -1
         sheet = f"{place.sheet}!" if place.sheet else ""
-        column = max(i - (marks is not None and not row[0].strip()), 0)  # not of a bar before all
+        column = max(i - (marks is not None and not row[0].strip()), 0)  # ignores a leading bar
         cell = Cell(text, place, start, f"{sheet}{_letters(column)}{place.line}")
         if not isinstance(text, ChangedCell):
             cell = cell._replace(text=unescape_formula(text)).stripped(marks)
@@ -256,6 +256,6 @@ def row_cells(place: Place, row: list[str], record: str, marks: str | None = Non
 
 
 def _letters(column: int) -> str:
-    """Return the letters of a column in a spreadsheet, counted from 0: A, B, ..., Z, AA."""
+    """Return the letters of a spreadsheet column, counted from 0: A, B, ..., Z, AA."""
     before, last = divmod(column, 26)
     return (_letters(before - 1) if before else "") + chr(ord("A") + last)

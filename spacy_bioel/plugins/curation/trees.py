@@ -31,9 +31,9 @@ from spacy_bioel.plugins.curation.tables import IdColumns, Lines, name_columns, 
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.?)*(?P<end>"?)|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.S)
 _SCALAR = re.compile(r"true|false|null|~|[.]?nan|[+-]?[.]?inf(?:inity)?|[+-]?\d[\d.e_+-]*", re.I)
-_MAX_STRING = 1 << 24  # characters of a string that is read in pieces
+_MAX_STRING = 1 << 24  # maximum number of characters in a string that is read in pieces
 _MAX_LEVELS = 100
-_N_FIELDS = 30  # fields that are read in the object around an object
+_N_FIELDS = 30  # number of fields that are read in a neighbouring object
 _NOTHING = Cell("", at=-1)
 _BRACKET_OF_EVENT = {
     "MappingStart": "{",
@@ -50,7 +50,7 @@ def _tree_error(place: Place, found: object) -> BioelError:
 
 
 def json_events(lines: Lines) -> Iterator[Cell]:
-    """Yield the events in JSON or JSON lines, whose lines may come in pieces."""
+    """Yield the events in JSON or JSON lines; a long line may come in pieces."""
     place, rest = Place(""), ""
     for place, line in lines:
         text, shift, rest = rest + line, len(rest), ""
@@ -61,7 +61,7 @@ def json_events(lines: Lines) -> Iterator[Cell]:
             elif token in ":,":
                 continue
             elif match.end() == len(text) and not match["end"] and text[-1] != "\n":
-                rest = token  # which the next piece may continue
+                rest = token  # the next piece may continue this token
             elif token[0] == '"':
                 try:
                     string = json.loads(token)
@@ -79,7 +79,7 @@ def json_events(lines: Lines) -> Iterator[Cell]:
 
 
 def yaml_events(lines: Lines) -> Iterator[Cell]:
-    """Yield the events in YAML. Aliases are not followed, except of strings."""
+    """Yield the events in YAML. Aliases are followed only if they refer to strings."""
     yaml, where = import_module("srsly.ruamel_yaml"), Place("")
     strings: dict[str, Cell] = {}  # by anchor
 
@@ -112,12 +112,12 @@ def yaml_events(lines: Lines) -> Iterator[Cell]:
 
 
 class _Object(NamedTuple):
-    """The strings in an object or list, and what it is in.
+    """The strings in an object or list, and the objects around and inside it.
 
-    own_key (Cell): The key that it, or the list that it is in, is the value of.
-    keys (list[Cell]): The numbers of the strings in a list.
-    parent (_Object | None): The object around it.
-    children (list[_Object]): Values of the keys of an object that are objects or lists.
+    own_key (Cell): Key of the object or, in a list, key of the list.
+    keys (list[Cell]): Keys of the strings; in a list, their numbers.
+    parent (_Object | None): The object around this object.
+    children (list[_Object]): Objects and lists that are values in this object.
     """
 
     level: int
@@ -135,7 +135,7 @@ class _Object(NamedTuple):
 def tree_pairs(
     events: Iterable[Cell], ids: re.Pattern[str], values: NameValues = no_values
 ) -> Iterator[Pair]:
-    """Yield the pairs in objects and lists. RAISES BioelError: [B601] for what is not a tree."""
+    """Yield the pairs in objects and lists. RAISES BioelError: [B601] for a malformed tree."""
     stream = iter(events)
     objects = (
         _objects_in(stream, event, "$", _Object(0, _NOTHING, None, [], [], [])) for event in stream
@@ -148,7 +148,7 @@ def tree_pairs(
 def _objects_in(
     stream: Iterator[Cell], first: Cell, path: str, found: _Object
 ) -> Iterator[_Object]:
-    """Fill an object that begins with an event, and yield it after those in it."""
+    """Fill the object that begins with the event `first`; yield the objects in it, then itself."""
     if not first.name:  # a string alone
         found.keys.append(_NOTHING)
         found.values.append(first._replace(name=path).stripped())
@@ -179,7 +179,7 @@ def _objects_in(
 
 
 def _records_of(objects: Sequence[_Object], ids: re.Pattern[str]) -> Iterator[IdRecord]:
-    """Read objects with the same keys as the rows of a table."""
+    """Read objects that have ids at the same keys as the rows of one table."""
     tables: dict[tuple[int, frozenset[str]], list[_Object]] = defaultdict(list)
     for found in objects:
         with_ids = frozenset(key.text for key, value in found.fields if ids.fullmatch(value.text))
@@ -202,9 +202,9 @@ def _read_object(
     columns: IdColumns,
     ids: re.Pattern[str],
 ) -> Iterator[IdRecord]:
-    """Read the ids in an object. A name may also be the key of an id, or of the object; or in the
-    object around it, in another one there, or in the same place of another list. And an id may be
-    the key of a name, or of the object with the name."""
+    """Read the ids in an object, with the strings that may be their names. A name may also be the
+    key of the id or of the object, or be a value in a neighbouring object or list. An id may be the
+    key of a name, or of the object with the name."""
     pairs = {key.text: (key, value) for key, value in found.fields}
     row = [pairs.get(key, (_NOTHING, _NOTHING)) for key in keys]
     near, lists = {"own key": found.own_key}, dict[str, list[Cell]]()
@@ -221,7 +221,7 @@ def _read_object(
             key = row[entry.position][0]
             same = {where: values[entry.position] for where, values in lists.items()}
             texts = entry.texts | _texts_at({"key": key, **near, **same}, ids)
-            marked = ("own key", 0, "") if key.text == "meaning" else None  # of LinkML
+            marked = ("own key", 0, "") if key.text == "meaning" else None  # as in LinkML
             entry = entry._replace(texts=texts, marked=entry.marked or marked)
             if layout == "map" or lists:
                 yield IdRecord((found.level, "map"), [entry._replace(position=0)])
@@ -237,7 +237,7 @@ def _read_object(
 
 
 def _texts_at(cells: Mapping[str, Cell], ids: re.Pattern[str]) -> dict[NamePlace, tuple[Cell, ...]]:
-    """Return texts by their place, leaving out those without letters, and ids."""
+    """Return texts keyed by their place, without ids and without texts that have no letters."""
     return {
         (kind, 0, ""): (cell,)
         for kind, cell in cells.items()

@@ -1,1 +1,1 @@
-"""What needs gold documents: figures, errors, model cards, fitted weights, further training."""
+"""Commands that need gold documents: to evaluate, tune and train pipelines, and write cards."""

@@ -1,4 +1,4 @@
-"""What scores mean: their reliability, and other metrics over a threshold of the score."""
+"""Measure what scores mean: their reliability, and other metrics for thresholds of the score."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BINS = 10
 
 
 class Bin(NamedTuple):
-    """First candidates with a score in [low, high), or [low, 1] in the last bin.
+    """A bin of first candidates with a score in [low, high), or in [low, 1] for the last bin.
 
     score, right (float): Mean score, and share of right candidates; both in [0, 1].
     n (int): Number of candidates.
@@ -53,7 +53,7 @@ def reliability(
     canonical: Callable[[str], str] = str,
     on_gold_borders: bool = False,
 ) -> Reliability:
-    """Compare the scores of first candidates, also of NIL links, with their accuracy.
+    """Compare the scores of first candidates, including those of NIL links, with their accuracy.
 
     A first candidate is right if a gold mention with the same offsets has this id and no other.
     Predictions with several ids, or without candidates, are left out.
@@ -88,12 +88,12 @@ def curves_over_scores(
     protocol: str,
     canonical: Callable[[str], str] = str,
 ) -> dict[str, list[tuple[float, float]]]:
-    """Score links as if those below a threshold were NIL.
+    """Measure links at several thresholds, with links below the threshold counted as NIL.
 
-    A link with several ids has the lowest of their scores. Links without candidates are kept.
+    The score of a link is the lowest score of its ids. Links without candidates are kept.
 
     RETURNS (dict): The (threshold, percentage) points of each metric, by ascending threshold. The
-        percentage is NaN if its denominator is 0, as that of precision if nothing is linked.
+        percentage is NaN if its denominator is 0, as for precision if nothing is linked.
     RAISES BioelError: [B080] if the numbers of documents differ, [B081] if a protocol is unknown.
     """
 

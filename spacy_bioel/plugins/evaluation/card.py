@@ -47,7 +47,7 @@ class CorpusFacts(NamedTuple):
 class Facts:
     """Contents of a model card.
 
-    name, version, authors (str): Of the package; the name excludes the language.
+    name, version, authors (str): Name (without the language), version and authors of the package.
     corpora (Sequence[CorpusFacts]): Training corpora.
     sizes (Mapping[str, tuple[int, int]]): Documents and gold mentions of each split.
     kb (Mapping): Description of the knowledge base; empty without a linker.
@@ -56,7 +56,7 @@ class Facts:
     made (Sequence[str]): Paragraphs on how the pipeline was made.
     limits (Sequence[str]): Limits of this pipeline, in addition to the general limits.
     others (Mapping[str, Sequence[Mapping]]): Scores of other pipelines on the same documents, by
-        what the card calls them.
+        the name of the pipeline.
     demo (str): Warning that the pipeline is a demo, not for real work; "": it is not a demo.
     """
 
@@ -79,7 +79,7 @@ class Facts:
         return [rows[key] for key in _CARD_SCORES if key in rows]
 
     def of_others(self, row: Mapping[str, Any]) -> list[str]:
-        """Return the scores of the other pipelines by the metric of a row; "": not measured."""
+        """Return each other pipeline's score for the metric of a row; "" if not measured."""
         same = {"protocol": row["protocol"], "metric": row["metric"], "label": ""}.items()
         return [
             next((f"{one['value']:.1f}" for one in rows if same <= one.items()), "")
@@ -93,14 +93,14 @@ class Facts:
 
     @property
     def origins(self) -> Sequence[Mapping[str, Any]]:
-        """The pipelines that it was trained from (see `spacy_bioel.pipe.note_origin`)."""
+        """The pipelines that this one was trained from (see `spacy_bioel.pipe.note_origin`)."""
         origins: Sequence[Mapping[str, Any]] = self.meta.get("bioel", {}).get("origins", ())
         return origins
 
     @property
     def sources(self) -> list[tuple[str, str]]:
-        """Names of the corpora, the knowledge base, and the pipelines that it was trained from with
-        their sources, each with its licence."""
+        """Name and licence of each corpus, the knowledge base, and each pipeline that this one was
+        trained from, with the sources of that pipeline."""
         pairs = [(corpus.title, corpus.licence) for corpus in self.corpora]
         if self.kb:
             pairs.append((self.kb_name, self.kb.get("licence", "")))
@@ -231,7 +231,7 @@ def write_card(folder: Path, facts: Facts) -> None:
         PURPOSE=PURPOSE,
     )
     name, _, text = readme.removeprefix("# ").partition("\n")
-    # Values may contain Markdown, but no HTML; an image could be on another host.
+    # Values may contain Markdown, except HTML and images, which could be on another host.
     markdown = MarkdownIt("js-default").disable("image")
     page = PAGES.get_template("card.html").render(
         title=name, card=markdown.render(text), scores=facts.shown

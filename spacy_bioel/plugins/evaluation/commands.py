@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 
 _DEFAULT_PROTOCOLS = ("mention", "end_to_end", "gold")
-_UNLABELLED_PROTOCOLS = ("mention_unlabelled", "end_to_end", "gold")  # for a KB as the pipeline
+_UNLABELLED_PROTOCOLS = ("mention_unlabelled", "end_to_end", "gold")  # For a KB as the pipeline.
 # Metrics shown for each label; all other metrics are shown only for all labels together.
 _LABEL_METRICS = ("f1", "accuracy@1")
-# Left out of the table, because they can be derived from other metrics.
+# Metrics left out of the table, because they can be derived from other metrics.
 _JSON_ONLY = ("accuracy@1_normalised", "accuracy@1_nil_ignored_normalised", "mrr_normalised")
 # Wording of the notes on a protocol's details, printed below the table.
 _DETAILS = {
@@ -114,7 +114,7 @@ def evaluate_command(
         Option(
             "--xrefs",
             help="Accept a concept for a gold id that is not in the knowledge base but is a "
-            "cross-reference of this concept, and of no other.",
+            "cross-reference of this concept only.",
         ),
     ] = False,
     json_file: console.Json = None,
@@ -154,7 +154,7 @@ def evaluate_command(
     scores = measuring.score_links(nlp, texts, links, protocols, seed=seed)
     baseline: dict[tuple[str, str], float] = {}
     if names_alone:
-        # Mentions found as names in a knowledge base do not carry the gold labels.
+        # Mentions found as names in a knowledge base do not have the gold labels.
         comparable = {name: rules for name, rules in protocols.items() if name != "mention"}
         baseline = measuring.measure_kb_only(nlp, texts, comparable, track=console.track)
     about = {
@@ -206,7 +206,7 @@ def _cross_fitted(nlp: Language, texts: Sequence[AnnotatedText]) -> dict[tuple[s
     return {
         (row["protocol"], row["metric"]): row["cross_fitted"]
         for row in report["tuned"]
-        if "low" in row  # not for a single document, nor by versions that repeated few choices
+        if "low" in row  # missing for a single document, and in reports of earlier versions
     }
 
 
@@ -216,7 +216,7 @@ def _show_scores(
     unlabelled: Collection[str],
     more: Mapping[str, Mapping[tuple[str, str], float]],
 ) -> None:
-    """Print the score table, and notes.
+    """Print the table of scores, and the notes below the table.
 
     unlabelled (Collection[str]): Protocols whose links have no labels: their rows for single labels
         would be zero, and are left out.

@@ -16,7 +16,7 @@ from spacy_bioel.cli.kb_show import open_kb_argument
 
 @dataclass(frozen=True)
 class GoldOptions(console.GoldPlace):
-    """Options for gold documents: how their labels and ids map to a pipeline's."""
+    """Options for gold documents: how their labels and ids map to those of a pipeline."""
 
     format: console.Format = None
     prefix: Annotated[
@@ -116,6 +116,6 @@ def check_command(
 
 
 def _shares(*counts: Counter[str]) -> list[tuple[str, *tuple[float, ...]]]:
-    """Return each name with the percentages of it in several counts."""
+    """Return each name with its percentage of the total in each of several counts."""
     names = dict.fromkeys(chain(*counts))
     return [(name, *(100 * of[name] / max(of.total(), 1) for of in counts)) for name in names]

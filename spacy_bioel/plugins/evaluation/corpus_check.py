@@ -17,7 +17,7 @@ from spacy_bioel.plugins.evaluation.errors import EvaluationErrors, EvaluationWa
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText
 
-# Fewer mentions inside words may be right, such as "DOX" in "DOXtreated".
+# A smaller share of mentions inside words is accepted, such as "DOX" in "DOXtreated".
 _MIN_SHARE_INSIDE_WORDS = 0.01
 _DOCUMENTS, _MENTIONS, _WITHOUT_ID = "documents", "mentions", "mentions without an id (NIL)"
 _NESTED, _CROSSING = "mentions inside another mention", "mentions that overlap another in part"
@@ -33,7 +33,7 @@ COUNTS = (
 
 @dataclass
 class CorpusSummary:
-    """What `summarise` found in a corpus file.
+    """Counts of the contents and faults of a corpus file (see `summarise`).
 
     counts, first: Numbers by titles in `COUNTS`, and the first document or mention of each.
     mentions, ids: Number of mentions by label; how often each id occurs, by label.
@@ -112,7 +112,7 @@ def _count_mentions(summary: CorpusSummary, text: AnnotatedText, nlp: Language) 
 
 
 def _is_inside_word(text: str, border: int) -> bool:
-    """Return whether digits or letters with a case, unlike Chinese ones, surround a border."""
+    """Return whether an offset is between digits or letters with a case, unlike Chinese letters."""
     around = text[border - 1 : border + 1] if border else ""
     return len(around) == 2 and all(c.isdigit() or c.lower() != c.upper() for c in around)
 
@@ -120,7 +120,7 @@ def _is_inside_word(text: str, border: int) -> bool:
 def describe(
     summary: CorpusSummary, kb: KnowledgeBase, train: CorpusSummary | None = None
 ) -> dict[str, float]:
-    """Return the rows of a table about a corpus; with `train`, also a comparison with it."""
+    """Return the rows of a table about a corpus; with `train`, also a comparison with `train`."""
     rows: dict[str, float] = {title: summary.counts[title] for title in COUNTS}
     for label, ids in sorted(summary.ids.items()):
         known, name = KnownIds.of(kb, ids), label or "no label"
@@ -139,7 +139,7 @@ def describe(
 
 
 def unseen_by_label(train: CorpusSummary, dev: CorpusSummary) -> list[tuple[str, float, float]]:
-    """Return the percentages of each label's ids and strings that train lacks for any label."""
+    """Return, for each label in `dev`, the percentages of ids and strings that `train` lacks."""
     ids, strings = set(train.all_ids), train.all_strings
     pairs = ((label, set(dev.ids[label]), dev.strings[label]) for label in sorted(dev.mentions))
     return [

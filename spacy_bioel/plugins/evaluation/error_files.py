@@ -30,14 +30,14 @@ NameOf = Callable[[str], str]  # maps an id to its preferred name; "" if unknown
 
 EXAMPLES_PER_KIND = 50  # max. errors of each kind on the page
 _MAX_CONFUSIONS = 20  # max. rows in the tables of confusions and strings
-_MAX_PARTS = 7  # max. labels that the bars of kinds are divided by
+_MAX_PARTS = 7  # max. labels that divide the bar of each kind of error
 _OTHER_LABELS = "other labels"
 _THRESHOLDS = [*(n / 20 for n in range(20)), 0.97, 0.99, 1.0]
 _WORDS = {"nil": "NIL", "not_nil": "not NIL", "nil_first_right": "NIL, first right"}
 _BY_LABEL = (": f1", ": accuracy@1")
 _OVER_THRESHOLDS = ("precision", "recall", "f1", "accuracy@1", "nil_accuracy")
 _PAGE_METRICS = ("precision", "recall", "f1", "accuracy@1")
-_CONTEXT_CHARACTERS = 80  # max. characters shown on each side of a mention
+_CONTEXT_CHARACTERS = 80  # Max. characters shown on each side of a mention.
 # Columns of the error file, with their descriptions for users.
 COLUMNS = {
     "document": "id of the document",

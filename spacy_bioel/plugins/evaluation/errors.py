@@ -1,4 +1,4 @@
-"""Messages that only evaluation uses."""
+"""Errors and warnings of the evaluation plugin."""
 
 from __future__ import annotations
 

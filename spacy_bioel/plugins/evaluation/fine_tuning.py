@@ -1,8 +1,8 @@
-"""Start training from a trained pipeline, such as the starter: other labels, a larger alias table.
+"""Start training from a trained pipeline, with the labels of a corpus and a larger alias table.
 
-spaCy takes the pipes over (`source`), and does not initialize them. Before training, the labels of
-the detector are replaced by those of the corpus. The last layer has a row of weights for each
-label; a new label copies the row of the old label that it means.
+spaCy takes over the pipes (`source`), and does not initialize them. Before training, the labels of
+the corpus replace the labels of the detector. The last layer has a row of weights for each label; a
+new label copies the row of the old label with the same meaning.
 """
 
 # No `from __future__ import annotations`: spaCy reads the annotations as types.
@@ -31,12 +31,12 @@ from spacy_bioel.plugins.evaluation.errors import EvaluationErrors, EvaluationWa
 from spacy_bioel.settings import DETECTOR, LINKER
 from spacy_bioel.types import ScoredSpan
 
-STARTS = "starts"  # labels of a pipeline, with those that they started from
+STARTS = "starts"  # key in the meta: the label that each label started from
 _READER = "spacy-bioel.Corpus.v1"
-_MAX_DOCUMENTS = 200  # in which mentions are looked for, to compare labels
-_MIN_TAUGHT = 0.02  # lowest probability of a span that is learned from the pipeline itself
-_MIN_OVERLAP = 0.5  # share of tokens that a gold mention and a found one have in common
-# Names of labels in corpora, as `_meaning` writes them.
+_MAX_DOCUMENTS = 200  # number of documents to search for mentions, to compare labels
+_MIN_TAUGHT = 0.02  # minimum probability of a span that is learned from the pipeline itself
+_MIN_OVERLAP = 0.5  # Minimum share of tokens that a gold and a found mention have in common.
+# Labels of corpora for each usual label, as `_meaning` writes them.
 _SAME_MEANINGS = {
     "chemical": {"drug", "simplechemical", "chemicalentity", "compound", "medication"},
     "disease": {"disorder", "diseaseorphenotypicfeature", "specificdisease", "diseaseclass"},
@@ -48,7 +48,7 @@ _MEANINGS = {name: meaning for meaning, names in _SAME_MEANINGS.items() for name
 
 
 class Start(NamedTuple):
-    """The label that a label of the corpus is at first (None: none of them), and why."""
+    """The pipeline's label that a corpus label starts from (None: no label), and the reason."""
 
     label: str | None
     reason: str
@@ -64,21 +64,21 @@ def create_fine_tune_v1(
     """Registered as `spacy-bioel.FineTune.v1`, for `[initialize.before_init]`: adapt the pipes that
     a config takes over with `source` to the labels and ids of its training documents.
 
-    Each label of the documents starts from a label of the pipeline: from the one of the same name
-    or meaning ("Drug": Chemical), else from the one as which the pipeline finds most of its
-    mentions. Every choice is reported [W380].
+    Each label of the documents starts from a label of the pipeline: the label with the same name or
+    meaning ("Drug": Chemical), or else the label that the pipeline gives to most of its mentions.
+    Every choice is reported [W380].
 
     labels (dict[str, str | None]): Labels of the documents, each with the label that it starts
-        from, or null: it is learned from nothing. For labels that are not listed, see above.
-    keep (bool): Keep the other labels of the pipeline. Documents count as not annotated with them:
-        what the pipeline finds there is learned again, so that it is not forgotten. Without
-        `keep`, these labels are dropped.
+        from, or null to learn it from nothing. Labels that are not listed are chosen as above.
+    keep (bool): Keep the other labels of the pipeline. Documents count as not annotated with these
+        labels: the mentions that the pipeline finds are learned again, so that they are not
+        forgotten. Without `keep`, these labels are dropped.
     kb (str | list | dict | None): "LABEL=FOLDER", or a dict of folders by label: other labels keep
         the knowledge bases that the pipeline has. A folder or a list: for all labels of the
         documents. null: all labels keep theirs. Labels with ids that their knowledge base lacks
         are reported [W383].
     label_types (dict[str, list[str]]): The linker's setting of this name; {}: with `kb`, any types;
-        else those that the pipeline has for the labels.
+        without `kb`, the types that the pipeline has for the labels.
     """
     return partial(_adapt, told=labels, keep=keep, kb=kb, label_types=label_types)
 
@@ -96,7 +96,7 @@ def _adapt(
     errors as `choose_starts` and `Linker.set_kb`."""
     # `spacy debug data` makes an optimizer without replacing variables in its settings.
     nlp.config["training"]["optimizer"] = nlp.config.interpolate()["training"]["optimizer"]
-    taken_over = nlp.meta.get("_sourced_vectors_hashes", {})  # names, as spaCy remembers them
+    taken_over = nlp.meta.get("_sourced_vectors_hashes", {})  # names of sourced pipes
     started = {
         nlp.get_pipe_meta(name).factory: (name, pipe)
         for name, pipe in nlp.components
@@ -154,7 +154,7 @@ def _adapt(
 
 
 def _read_corpora(nlp: Language) -> list[list[Example]]:
-    """Read the documents to train on and those to evaluate on. RAISES BioelError: [B572]."""
+    """Read the training and development documents. RAISES BioelError: [B572] if too few."""
     config = nlp.config.interpolate()
     names = [config["training"][key] for key in ("train_corpus", "dev_corpus")]
     train, dev = (list(corpus(nlp)) for corpus in resolve_dot_names(config, names))
@@ -168,8 +168,8 @@ def _read_corpora(nlp: Language) -> list[list[Example]]:
 def _count_found(
     detector: MentionDetector, examples: Sequence[Example]
 ) -> dict[str, Counter[str | None]]:
-    """Count the gold mentions of each label by the label that the detector finds them with; None:
-    it does not find them."""
+    """Count the gold mentions of each label by the label that the detector gives them; None: the
+    detector does not find them."""
     counts: dict[str, Counter[str | None]] = defaultdict(Counter)
     predicted = detector.predict([example.predicted for example in examples])
     for example, spans in zip(examples, predicted, strict=True):
@@ -189,7 +189,7 @@ def _predict(
 ) -> dict[str, list[ScoredSpan]]:
     """Return the spans of some labels in each text, with the probability as a soft target.
 
-    A detector that learns them with the annotations forgets less of these labels (see
+    A detector that learns these spans with the annotations forgets less of the labels (see
     `training/scripts/teach.py`).
     """
     docs = [example.predicted for example in examples]
@@ -240,7 +240,7 @@ def _start_of(
 
 
 def _meaning(label: str) -> str:
-    """Return a label without case, separators and plural, or the more usual name for it."""
+    """Return a label in lower case, without separators and plural, or a more usual synonym."""
     name = re.sub(r"[\W_]+", "", label).lower().removesuffix("s")
     return _MEANINGS.get(name, name)
 
@@ -253,7 +253,7 @@ def _adapt_linker(
     *,
     kept: Collection[str],
 ) -> None:
-    """Link the new labels to other knowledge bases, or to those of the labels they start from."""
+    """Link each new label to a knowledge base in `kb`, or as the label that it starts from."""
     cfg = linker.cfg
 
     def renamed(values: Mapping[str, Any], only: Collection[str]) -> dict[str, Any]:
@@ -281,7 +281,7 @@ def _adapt_linker(
 def _check_linkable(linker: Linker, examples: Iterable[Example]) -> None:
     """Warn [W383] of labels whose training mentions have no id that can be linked.
 
-    A label without a knowledge base of its own is then not linked, rather than to those of others.
+    Such a label is then not linked, unless it has a knowledge base of its own.
     """
     ids: dict[str, Counter[str]] = defaultdict(Counter)
     for example in examples:

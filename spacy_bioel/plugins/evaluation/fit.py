@@ -55,8 +55,8 @@ def choose_setting(
 ) -> dict[str, Value]:
     """Choose the settings with the highest F1; ties go to the earliest.
 
-    The first settings are kept if choosing is worse where it is cross-fitted: what is best on a few
-    documents is best by chance.
+    The first settings are kept if the cross-fitted choice is worse: on a few documents, other
+    settings may be best by chance.
 
     settings (Sequence): Settings to choose from, in order of preference.
     counts (Sequence): For each of the settings, the counts of each document.
@@ -79,7 +79,7 @@ def choose_setting(
 def wrong_names(
     names: Iterable[Sequence[tuple[str, bool]]], n_gold: int, *, min_wrong: int
 ) -> list[str]:
-    """Return the names whose exclusion raises F1: those with a precision of less than half of F1.
+    """Return the names whose exclusion raises F1: their precision is less than half of F1.
 
     names (Iterable): For each document, the names that were found, and whether each is right.
     min_wrong (int): How often a name must be wrong to be excluded; 0: no name is excluded.
@@ -209,7 +209,7 @@ def gather_contextual_development(nlp: Language, docs: Sequence[Doc]) -> Develop
     no_features = np.zeros((0, len(rescorer.features)), np.float32)
     parts = [Development(no_features, [], [], [], [])]
     for batch in minibatch(docs, size=DOCS_PER_BATCH):
-        # Copy the documents, so that their token vectors do not stay in memory.
+        # Copy the documents, so that their token vectors are not kept in memory.
         copies = list(with_token_vectors(nlp, [doc.copy() for doc in batch]))
         mentions = Batch.of(copies, [_gold_spans(linker, doc) for doc in copies], settings)
         if not len(mentions):
@@ -248,8 +248,8 @@ def judge_names(
     return judged
 
 
-# Strength of the prior: a weight that differs from it by one costs as much as a log-loss of one on
-# each of this many mentions.
+# Strength of the prior: a weight that differs from the prior by one costs as much as a log-loss of
+# one on each of this number of mentions.
 _PRIOR_MENTIONS = 80.0
 _MAX_MENTIONS_TO_CHOOSE_PRIOR = 1000
 
@@ -275,7 +275,7 @@ def fit_fusion(
     prior (Fusion | None): Weights fitted on other corpora, used as initial weights and as the
         centre of the penalty, because a few hundred mentions cannot determine all weights. None:
         the initial weights are random.
-    n_hidden, l2, seed: Size of the hidden layer, strength of the penalty, seed; without a prior.
+    n_hidden, l2, seed: Size of the hidden layer, penalty and random seed, used without a prior.
     """
     require_scipy()
     from scipy.optimize import minimize
@@ -347,7 +347,7 @@ class _FusionLoss:
         # Proportion of all mentions that each group represents.
         self.weight_of_group = np.array(list(Counter(keys).values())) / len(keys)
         self.l2 = l2
-        self.centre: DoubleArray | float = 0.0  # the penalty grows with distance from it
+        self.centre: DoubleArray | float = 0.0  # weights with a penalty of 0
         self._shapes = [(d, n_hidden), (n_hidden,), (n_hidden,), (d,), (1,)]
         self.n_weights = sum(int(np.prod(shape)) for shape in self._shapes)
         self._has_right = np.bincount(self.groups, self.right, len(rows)) > 0

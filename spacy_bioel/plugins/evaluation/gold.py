@@ -33,8 +33,8 @@ def load_with_mapped_gold(
 ) -> tuple[Language, list[AnnotatedText]]:
     """Load a pipeline, and gold documents mapped to its labels and ids.
 
-    kb (str | None): Replaces the pipeline's knowledge base, or with "LABEL=KB", that of one label.
-    xrefs (bool): Whether cross-references of concepts are gold ids of these concepts.
+    kb (str | None): Replaces the pipeline's knowledge base; "LABEL=KB": only for this label.
+    xrefs (bool): Whether gold ids are replaced by the concepts with them as cross-references.
     """
     # Documents are read first, so that errors in them are reported without delay.
     texts = list(stream_mapped_gold(gold, options))
@@ -64,7 +64,7 @@ def stream_mapped_gold(
 ) -> Iterator[AnnotatedText]:
     """Stream gold documents with mapped labels and ids.
 
-    seen, is_last: Labels in gold files read before, and whether more files follow.
+    seen, is_last: Labels in the gold files read so far, and whether this file is the last one.
     """
     prefixes, labels = _parse_prefixes(options.prefix), _parse_labels(options.label)
     # The reader adds the prefix shared by all labels; label-specific prefixes are added afterwards.

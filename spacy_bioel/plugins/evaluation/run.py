@@ -36,10 +36,10 @@ from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText, Link
 
 Texts = Sequence[AnnotatedText]
-Protocols = Mapping[str, protocols.Protocol]  # by name
+Protocols = Mapping[str, protocols.Protocol]  # Protocols by name.
 # The links of each document; the key is whether the linker was given the gold mentions.
 Predicted = dict[bool, list[list[Link]]]
-# Takes items, a description and optionally `total`; yields the items, and may show the progress.
+# Function of items, a description and optionally `total`; yields items, and may show progress.
 Track = Callable[..., Iterable[Any]]
 
 
@@ -48,11 +48,10 @@ def untracked(items: Iterable[Any], description: str, total: int = 0) -> Iterabl
 
 
 def ids_by_xrefs(kb: KnowledgeBase) -> Callable[[str], str]:
-    """Return a function that returns the concept with which a cross-reference states an id to be
-    the same.
+    """Return a function that maps an id to the one concept that lists it as a cross-reference.
 
-    This is the only concept with this cross-reference. Ids that the knowledge base has are only
-    replaced by current ones, and other ids remain as they are.
+    Ids in the knowledge base are mapped to current ids. An id is unchanged if no concept, or
+    several concepts, list it as a cross-reference.
     """
     concept_of: dict[str, str] = {}
     for id_, xrefs in zip(kb.ids, kb.xrefs_of_all(np.arange(len(kb))), strict=True):
@@ -88,7 +87,8 @@ def with_ids_by_xrefs(texts: Texts, kb: KnowledgeBase) -> list[AnnotatedText]:
 def check_gold(texts: Texts, linker: Linker | None, path: Path) -> None:
     """Check that a pipeline can be measured on gold documents.
 
-    Warns [W340] if the linker's knowledge base has less than half of the gold ids, [W372] without.
+    Warns [W340] if the linker's knowledge base has less than half of the gold ids, [W372] if there
+    are none.
 
     RAISES BioelError: [B076] if there are no gold mentions, [B077] if the knowledge base has none
         of the gold ids.
@@ -103,8 +103,8 @@ def check_gold(texts: Texts, linker: Linker | None, path: Path) -> None:
 
 
 def warn_of_labels(texts: Texts, links: Predicted) -> None:
-    """Warn [W457] if no prediction has a label that counts, of those that documents annotate, and
-    [W458] if documents do not say what they annotate, and many predictions have other labels."""
+    """Warn [W457] if no prediction has a label that the documents annotate, and [W458] if documents
+    do not declare their labels, and many predictions have labels that no gold mention has."""
     counted = {label for text in texts for label in text.annotates}
     found = Counter(link.label for of_text in links.get(False, ()) for link in of_text)
     gold = {mention.label for text in texts for mention in text.mentions} - {""}
@@ -217,7 +217,7 @@ def digest_of(texts: Iterable[AnnotatedText]) -> str:
     return blake2b(b"".join(sorted(rows)), digest_size=8).hexdigest()
 
 
-MAX_LOSS = 0.2  # of F1 in percentage points, by quantising
+MAX_LOSS = 0.2  # maximum loss of F1 by quantising, in percentage points
 
 
 def quantize_pipeline(

@@ -1,4 +1,4 @@
-"""A page of a training: losses and scores over updates, rewritten at each evaluation."""
+"""Write a page about a training run: losses and scores over updates, renewed at each evaluation."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def create_training_page_v1(path: str) -> Callable[..., tuple[Log, Callable[[], 
     """Registered as `spacy-bioel.TrainingPage.v1`, for `[training.logger]`: the console log, and an
     HTML page of losses and scores over updates.
 
-    A training that is resumed, as `[training.before_update]` says, adds to the page.
+    If `[training.before_update]` resumes an earlier training, the page is continued.
 
-    path (str): The page. Its numbers are also written next to it, as .jsonl: per row an evaluation.
+    path (str): The page. A .jsonl file next to the page has the numbers of one evaluation per row.
     """
     return partial(_open_page, path=Path(path))
 

@@ -1,7 +1,7 @@
 """Tune a pipeline on development documents.
 
-The settings that belong together are one `Choice`. What takes long, such as the scores of spans, is
-computed once; then `cross_fit` repeats all choices in each fold, on the other folds only.
+Settings that belong together are chosen by one `Choice`. Slow steps, such as scoring spans, are run
+only once. `cross_fit` then repeats all choices for each fold, on the other folds only.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _threshold_steps(first: float, last: float) -> list[float]:
     return np.round(np.arange(first, last + 0.01, 0.05), 2).tolist()
 
 
-# Settings to try. Those closest to the defaults come first, because a tie goes to the first.
+# Settings to try. Settings close to the defaults come first, because ties go to the earliest.
 NIL_GRID: list[dict[str, Value]] = [
     {"nil_threshold": t} for t in sorted(_threshold_steps(0.0, 0.8), key=lambda t: abs(t - 0.25))
 ]
@@ -91,9 +91,9 @@ DICTIONARY_GRID: list[dict[str, Value]] = [
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How the settings of the pipe `what` that belong together are chosen.
+    """How to choose settings of the pipe `what` that belong together.
 
-    protocol, metric (str): What is maximised, as in `bioel evaluate`.
+    protocol, metric (str): The figure to maximise, as in `bioel evaluate`.
     choose (Callable): Takes indices of documents, chooses settings on these documents only, changes
         the pipe, and returns the settings; None: the pipe is unchanged.
     unchanged (str): Remark for users if the pipe is unchanged.
@@ -132,8 +132,8 @@ class Prepared:
     def before_linker(self, index: int, mentions: Sequence[ScoredSpan] | None = None) -> Doc:
         """Return a document as the linker receives it.
 
-        mentions (Sequence[ScoredSpan] | None): The detector's mentions; None: those that its
-            current settings select.
+        mentions (Sequence[ScoredSpan] | None): The detector's mentions; None: the mentions that
+            its current settings select.
         """
         doc, detector = self.docs[index], self.detector
         if detector is None:
@@ -171,13 +171,13 @@ def weights_step(prepared: Prepared, name: str = "fusion") -> Choice:
         if everything is not None:
             development = everything.for_documents(documents)
             fit = partial(fit_with_best_prior, priors=[default_fusion(), None])
-        else:  # depends on the weights of the string evidence, and needs no hidden layer
+        else:  # this evidence depends on the fusion weights, and needs no hidden layer
             development = gather_contextual_development(nlp, [docs[i] for i in documents])
             fit = partial(fit_fusion, n_hidden=0, l2=0.001)
         if not len(development.features):
             return None
         if len(development):
-            # Rounded as when they are saved, so that measured and saved weights are identical.
+            # Round the weights as in a saved pipeline, so that the saved weights are measured.
             fitted = fit(development).to_json(features)
             setattr(linker, name, Fusion.from_json(fitted, features))
         return {"weights": name, "mentions": len(development)}
@@ -262,7 +262,7 @@ def detector_step(prepared: Prepared, *, track: Track = untracked) -> Choice:
 
     @cache  # many settings give the same mentions
     def linked(index: int, mentions: tuple[ScoredSpan, ...]) -> list[Link]:
-        """Return the mentions that the whole pipeline finds, with names that the linker adds."""
+        """Return the mentions that the whole pipeline finds, including those the linker adds."""
         doc, linker = prepared.before_linker(index, mentions), prepared.linker
         if linker is None:
             return get_links(doc, spans_key(None))
@@ -361,7 +361,7 @@ def cross_fit(
 
     The pipeline is unchanged afterwards.
 
-    RETURNS (dict): Figures by protocol, as the steps name them, and metric; none for one document.
+    RETURNS (dict): Figures by protocol and metric of the steps; empty for a single document.
     """
     nlp, texts, folds = prepared.nlp, prepared.texts, document_folds(len(prepared.texts))
     protocols = dict(get_protocol(step.protocol) for step in steps)
@@ -380,7 +380,7 @@ def cross_fit(
 
 
 def _steps(prepared: Prepared, *, links: bool, track: Track) -> Iterator[Choice]:
-    """Yield the choices for a pipeline, in order; those of the linker only with `links`."""
+    """Yield the choices for a pipeline in order; choices for the linker require `links`."""
     linker = prepared.linker if links else None
     if linker is not None:
         yield weights_step(prepared)

@@ -32,7 +32,7 @@ _Out = Annotated[Path, Argument(help="Folder for the pipeline; a pipeline there 
 
 @console.expand_options
 def train_command(
-    model: Annotated[str, Argument(help="Trained pipeline; starter: that of the package.")],
+    model: Annotated[str, Argument(help="Trained pipeline; starter: the bundled one.")],
     train: Annotated[Path, Argument(help="Training documents, as for `bioel convert`.")],
     dev: Annotated[Path, Argument(help="Development documents, to choose the best pipeline.")],
     out: _Out,
@@ -42,10 +42,10 @@ def train_command(
     prefix: console.Prefix = "",
     code: console.Code = None,
 ) -> None:
-    """Train a pipeline further on your documents, and keep the labels that these lack.
+    """Train a pipeline further on your documents, and keep labels that the documents lack.
 
-    Labels that MODEL has, or finds under another name, are trained further; others are learned from
-    your documents. Names in them are added to the alias table; the name encoder stays as it is.
+    Labels that MODEL has, perhaps under another name, are trained further; new labels are learned
+    from your documents. Mentions are added to the alias table; the name encoder is not trained.
 
     Example: `bioel train starter train.jsonl dev.jsonl models/mine --kb Anatomy=kb/uberon`
     """
@@ -74,7 +74,7 @@ def train_command(
         with config_errors(model):
             nlp = init_nlp(config)
         nlp.config["paths"]["start"] = model
-        # Without the lines about the temporary folder.
+        # Do not show lines about the temporary folder.
         write = lambda text: str(folder) in text or sys.stdout.write(text)  # noqa: E731
         table: Any = SimpleNamespace(write=write, flush=sys.stdout.flush)
         train_pipeline(nlp, folder, stdout=table)
@@ -149,10 +149,10 @@ def quantize_command(
 ) -> None:
     """Quantise a pipeline's detector, so that it finds the same mentions on every processor.
 
-    Its weights become whole numbers from -127 to 127 with a scale for each row, in a quarter of the
-    space on the disk, and are multiplied faster. F1 is measured on development documents before and
-    after. If it falls by more than 0.2 points, nothing is written.
-    Later training turns the detector into one with floats again.
+    The weights become integers from -127 to 127 with a scale for each row. They need a quarter of
+    the disk space, and are multiplied faster. F1 is measured on development documents before and
+    after. If F1 falls by more than 0.2 points, nothing is written. Later training turns the weights
+    into floats again.
 
     Example: `bioel quantize tuned dev.spacy quantised`
     """

@@ -54,7 +54,7 @@ from spacy_bioel.types import KbRelease
 
 _MAX_SEARCH_RESULTS = 100
 _MAX_QUERY_LENGTH = 500
-# Pages load nothing from other servers.
+# Content security policy: pages load nothing from other servers.
 _POLICY = (
     "default-src 'none'; script-src {}; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -126,7 +126,7 @@ class _TextsRequest(_Strict):
 
 
 class LinkRequest(_TextsRequest):
-    """Texts to link; `text` in place of `texts` is one text."""
+    """Texts to link. A single text may be sent as `text` instead of `texts`."""
 
     texts: Annotated[
         list[
@@ -305,7 +305,7 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
         lost = [error for error in errors if error and error.code in LOST_TEXT_CODES]
         if lost and len(lost) == len(answers):
             raise Refusal(503, f"[{lost[0].code}] {lost[0].message}", where="body.texts")
-        # The workers have made the JSON: here, it would delay answers to others.
+        # The workers make the JSON, because doing so here would delay other requests.
         content = b'{"documents":[%s]}' % b",".join(answer.row for answer in answers)
         return Response(content, media_type="application/json")
 
@@ -313,7 +313,7 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
 
     @app.get("/concepts/{id:path}", response_model=ConceptOut, responses=problems(404, 422, 503))
     def concept(id: str) -> Values:
-        """Look up a concept by its id, or by an id that it replaced."""
+        """Look up a concept by its id, or by a retired id that the concept replaced."""
         return service.concept(id)
 
     @app.get("/search", response_model=SearchAnswer, responses=problems(422, 503))
@@ -342,7 +342,7 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
 def _add_others(app: FastAPI, service: Service, limits: Limits, posted: Any) -> None:
     """Add the routes of other packages; a route that cannot be used answers with the reason.
 
-    A request with a list `texts` may have `text` instead, and is limited as that of /link is.
+    A request with a list `texts` may have `text` instead, and has the same limits as for /link.
     """
 
     def add(name: str, function: Callable[..., Any]) -> None:
@@ -355,7 +355,7 @@ def _add_others(app: FastAPI, service: Service, limits: Limits, posted: Any) -> 
             texts = values.get("texts", ())
             _check_number(texts, limits)
             service.refuse_long([*values.values(), *texts])
-            # Of its own type, because a worker process could not find the strict one.
+            # Use the function's own type, because a worker process cannot find the strict type.
             own = request_type.model_construct(request.model_fields_set, **values)
             return partial(function, **{parameter: own})
 
@@ -380,7 +380,7 @@ def _add_others(app: FastAPI, service: Service, limits: Limits, posted: Any) -> 
 
 
 def _check_number(texts: Sized, limits: Limits) -> None:
-    """Count the texts in a request. RAISES Refusal: [B383] if there are too many."""
+    """Check the number of texts in a request. RAISES Refusal: [B383] if there are too many."""
     if len(texts) > limits.texts:
         message = ServiceErrors.B383.format(found=len(texts), most=limits.texts)
         raise Refusal(422, message, where="body.texts")
@@ -406,7 +406,7 @@ def _add_probes(app: FastAPI, service: Service, metrics: Metrics) -> None:
 
 
 def _add_page(app: FastAPI, path: str, html: str) -> None:
-    """Add a page that may run the scripts that it holds or names, and no others."""
+    """Add a page that may run only the scripts that it contains or links to."""
     scripts = [part.partition("</script>")[0] for part in html.split("<script>")[1:]]
     digests = (sha256(script.encode()).digest() for script in scripts)
     sources = [f"'sha256-{b64encode(digest).decode()}'" for digest in digests]

@@ -79,7 +79,7 @@ def serve(
     for name in allowed_host or []:
         if set(name) & set(":/"):
             raise BioelError(ServiceErrors.B488.format(found=name))
-    # Listens before the slow imports, so that clients wait instead of being refused.
+    # Listen before the slow imports, so that clients wait instead of being refused.
     listener = run.listen(host, port)
     url_host = f"[{host}]" if ":" in host else host
     url = f"http://{url_host}:{listener.getsockname()[1]}"

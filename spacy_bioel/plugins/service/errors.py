@@ -1,4 +1,4 @@
-"""Messages that only the service uses."""
+"""Errors and warnings of the service."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Functions of other packages, which the service offers as routes and as tools for agents.
+"""Functions of other packages that the service offers as routes and as tools for agents.
 
-The type of its first parameter says where such a function runs. A function of a `KnowledgeBase`
-runs in the main process, as /search does. A function of a `Language`, the pipeline, runs in a
-worker process, alone, and may take as long as a text.
+The type of the first parameter decides where a function runs. A function of a `KnowledgeBase` runs
+in the main process, as /search does. A function of a `Language`, the pipeline, runs alone in a
+worker process, with the same deadline as a text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spacy_bioel.registered import NOUNS, load_registered, refuse_twice, registe
 
 
 def runs_in_worker(function: Callable[..., Any]) -> bool:
-    """Return whether a function needs the pipeline. RAISES TypeError: If it is declared wrongly."""
+    """Whether a function takes a pipeline. RAISES TypeError: If it takes no pipeline or KB."""
     first = next(iter(get_type_hints(function).values()), None)
     if first not in (Language, KnowledgeBase):
         raise TypeError(f"the type of its first parameter is {first!r}")
@@ -50,7 +50,7 @@ def offer_registered(
             raise BioelError(Errors.B660.format(**about, first=__package__, second=module))
         try:
             offer(name, function)
-        except Exception as error:  # raised for types that are missing, or cannot be used
+        except Exception as error:  # raised for missing or unusable types
             message = ServiceErrors.B395.format(**about, module=module, error=error)
             unusable[name] = BioelError(message)
     for reason in unusable.values():

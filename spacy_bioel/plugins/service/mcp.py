@@ -1,4 +1,4 @@
-"""Tools for agents over MCP: link a text, look up and search for concepts; tools of other packages.
+"""Tools for agents over MCP, to link texts and find concepts, and the tools of other packages.
 
 Answers are short, because an agent reads each answer in full.
 """
@@ -61,7 +61,7 @@ class _Server(MCPServer[Any]):
     ) -> CallToolResult | InputRequiredResult:
         """Call a tool.
 
-        RAISES ToolError: With the message of a coded error, for the agent to read; [B487] for
+        RAISES ToolError: With the message of a BioelError, for the agent to read; [B487] for
             invalid arguments.
         """
         try:
@@ -157,7 +157,7 @@ def make_agent_tools(service: Service) -> MCPServer[Any]:
 
 
 def _as_tool(service: Service, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function with the parameters of another, but for the first, which it provides."""
+    """Return a function as a tool: the service provides its first parameter, the agent the rest."""
     in_worker = runs_in_worker(function)
 
     async def call(**arguments: Any) -> Any:

@@ -40,14 +40,14 @@ from spacy_bioel.plugins.service.service import Service
 from spacy_bioel.plugins.service.worker import Answer
 
 _SERVER_LOGGER = logging.getLogger("uvicorn.error")
-_MAX_MESSAGE_LENGTH = 500  # a message may quote the request
-# Other errors are internal: 500.
+_MAX_MESSAGE_LENGTH = 500  # A message may quote the request.
+# Status of each error code; all other errors are internal, with status 500.
 _STATUS_OF_CODES = {
     **{"B337": 404, "B637": 404, "B386": 422, "B387": 503, "B563": 503},
-    # In functions of other packages.
+    # Errors in functions of other packages.
     **{"B392": 500, "B395": 501, "B560": 503, "B561": 503, "B663": 501},
 }
-_TRY_AGAIN = {"B387", "B389", "B391", "B563"}  # loading, busy, or ending
+_TRY_AGAIN = {"B387", "B389", "B391", "B563"}  # the service is loading, busy or ending
 
 
 class Problem(BaseModel):
@@ -59,7 +59,7 @@ class Problem(BaseModel):
 
 
 class Refusal(HTTPException):
-    """Coded error for the client.
+    """HTTP error for the client; its message has a spacy-bioel error code.
 
     message (str): A message from `Errors`, with its code.
     where (str | None): Place in the request.
@@ -74,7 +74,7 @@ class Refusal(HTTPException):
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Describe a route's answers with these statuses, for /openapi.json."""
+    """Describe a route's error answers with these statuses, for /openapi.json."""
     texts = {
         400: "The request body is not JSON",
         404: "Not found",
@@ -118,7 +118,7 @@ def _on_bioel_error(_: Request, error: BioelError) -> JSONResponse:
     code = str(error)[1:5]
     if code in _STATUS_OF_CODES:
         return _response(_STATUS_OF_CODES[code], str(error))
-    # Only logged, because it contains file names and commands for the administrator.
+    # Only log the message, because it has file names and commands for the administrator.
     _SERVER_LOGGER.error("%s", error)
     return _response(500, ServiceErrors.B392.format(error=f"Error {code}"))
 
@@ -181,7 +181,7 @@ class CheckHost:
         return not self.hosts.isdisjoint({name, "*"})
 
 
-# Answered under any load, because these paths are cheap and report the load.
+# Paths that are answered under any load, because they are cheap and report the load.
 UNLIMITED_PATHS = ("/livez", "/readyz", "/metrics")
 
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _CACHE_LIMITS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 # Time allowed for requests in progress to finish on shutdown.
 _SHUTDOWN_SECONDS = 5
-# Longer than proxies keep idle connections (usually 60 seconds), so that no proxy sends a request
-# on a connection that is being closed.
+# Idle connections are kept for longer than proxies keep theirs (usually 60 seconds), so that no
+# proxy sends a request on a connection that is being closed.
 _IDLE_SECONDS = 75
 _MAX_CONNECTIONS = 1000
 

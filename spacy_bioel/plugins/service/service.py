@@ -1,4 +1,4 @@
-"""Service that links texts for many callers in batches, independently of the protocol."""
+"""Link texts for many callers in batches, independently of the protocol."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from spacy_bioel.plugins.service.worker import (
     WorkerProcess,
 )
 
-Values = dict[str, Any]  # a JSON object
+Values = dict[str, Any]  # A JSON object.
 
 # Longer texts gain nothing from a batch, and might delay its other texts until the deadline.
 _MAX_CHARACTERS_IN_BATCH = 10_000
-_RETRY_SECONDS = 5.0  # before another attempt to start a worker
+_RETRY_SECONDS = 5.0  # delay before another attempt to start a worker
 
 
 @dataclass(eq=False, slots=True)
@@ -155,7 +155,7 @@ class Service:
             return [pipeline.pid for pipeline in self._pipelines if pipeline.pid]
 
     def close(self) -> None:
-        """End workers, threads after their current batch, and all requests, with error B563."""
+        """End all workers, and all requests with error B563; join threads after their batch."""
         with self._changed:
             self._closed = True
             self._end_all(BioelError(ServiceErrors.B563))
@@ -187,7 +187,7 @@ class Service:
         return request.future
 
     def _run(self) -> None:
-        """Load a pipeline and link batches; load another one when it is lost."""
+        """Load a pipeline and link batches; if the pipeline is lost, load another one."""
         while not self._closed:
             try:
                 pipeline = self._load_pipeline()
@@ -232,7 +232,7 @@ class Service:
         return pipeline
 
     def _end_all(self, error: Exception) -> None:
-        """End all requests with the error of loading, or because the service is closed."""
+        """Fail all open requests with an error, and record the error unless `close` was called."""
         with self._changed:
             if not self._closed:
                 self.failure = error
@@ -241,7 +241,7 @@ class Service:
                 request.end(error)
 
     def _take_batch(self) -> _Batch:
-        """Wait for texts, and take a batch of them; it is empty when the service is closed."""
+        """Wait for texts, and return a batch of them; empty if the service is closed."""
         with self._changed:
             while not self._closed:
                 if batch := self._waiting_batch():
@@ -285,8 +285,8 @@ class Service:
     def _answer_lost(self, batch: _Batch, lost: WorkerLost) -> None:
         """Have the texts of a lost batch linked again, each alone.
 
-        A text fails if it was alone and took too long, or if its worker died twice: the first may
-        have died for another reason.
+        A text fails if it was alone and took too long, or if two of its workers died: the first
+        worker may have died for another reason.
         """
         if self._closed:
             return
@@ -314,10 +314,10 @@ class Service:
         self._changed.notify()
 
     def _accept(self, batch: _Batch, answers: list[Answer], fingerprint: str) -> None:
-        """Note answers, and end the requests that are complete.
+        """Store answers, and end the requests that are complete.
 
-        If the knowledge base was replaced in between, older answers are made again, so that all
-        answers to a request are from the same knowledge base.
+        If the knowledge base was replaced in between, texts with older answers are linked again, so
+        that all answers to a request are from the same knowledge base.
         """
         if all(isinstance(request.jobs[position], Job) for request, position in batch):
             self.observe(answers)
@@ -353,7 +353,7 @@ class Service:
     async def call(self, function: Callable[[Language], Any]) -> bytes:
         """Call a function of another package with a pipeline.
 
-        RETURNS (bytes): What it returns, as JSON.
+        RETURNS (bytes): The value that the function returns, as JSON.
         RAISES BioelError: The error of the function; [B560] or [B561] if its worker was lost; the
             same errors as `link`.
         """
@@ -363,9 +363,9 @@ class Service:
         return answer.row
 
     def refuse_long(self, values: Iterable[object]) -> None:
-        """Check the strings among values, but not in lists and objects.
+        """Check the length of all strings among values, except inside lists and objects.
 
-        RAISES BioelError: [B386] if one is too long.
+        RAISES BioelError: [B386] if a string is too long.
         """
         for value in values:
             if isinstance(value, str) and len(value) > self.max_characters:
@@ -425,9 +425,9 @@ class Service:
         """Reload the knowledge base from its folders as they are now.
 
         Running batches still use the old knowledge base; each worker reloads before its next batch.
-        If reloading fails, the old one is kept.
+        If reloading fails, the old knowledge base is kept.
 
-        RETURNS (str): The fingerprint.
+        RETURNS (str): The fingerprint of the knowledge base.
         RAISES BioelError: The same errors as `KnowledgeBase.open`; [B387] while loading.
         """
         with self._reopening:

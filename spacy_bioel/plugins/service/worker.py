@@ -38,13 +38,13 @@ from spacy_bioel.plugins.service.errors import ServiceErrors
 _WARM_UP_TEXT = "Naloxone reversed the hypotension of mice that had been given clonidine."
 _MAX_EXIT_SECONDS = 5
 LOST_TEXT_CODES = ("B560", "B561")
-# The service ends its workers itself. Ctrl + C and systemd send signals to all processes.
+# Signals that Ctrl + C and systemd send to all processes. The service ends its workers itself.
 _IGNORED_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A text to link, and which optional parts its row should contain.
+    """A text to link, with the optional parts that its row should contain.
 
     document (Document): Text and id.
     candidates, xrefs (bool): Whether links include candidates, and candidates cross-references.
@@ -79,7 +79,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a function of another package with a pipeline; picklable for worker processes."""
+    """A call of another package's function with a pipeline; picklable for worker processes."""
 
     function: Callable[[Language], Any]
     n_characters: ClassVar = 0
@@ -102,10 +102,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer for a text, or to a call.
+    """The answer to a request for a text or a call.
 
     row (bytes): Row as in `bioel link`, as JSON. The row of a failed text has an error. For a call,
-        what the function returned.
+        the value that the function returned.
     n_linked, n_nil (int): Mentions with and without an id.
     error (Failure | None): The error in the row.
     """
@@ -119,9 +119,9 @@ class Answer:
 class WorkerLost(Exception):
     """A worker process died, or was killed because it exceeded its deadline.
 
-    how (str): How it ended, such as "signal 9".
-    message (str): Coded message for the text that it was linking.
-    is_suspect (bool): Whether it had received the text, which may be why it died.
+    how (str): How the process ended, such as "signal 9".
+    message (str): Error for the text that the process was linking, with an error code.
+    is_suspect (bool): Whether the process had received the text, which may be why it died.
     """
 
     def __init__(self, how: str, message: str, *, is_suspect: bool) -> None:
@@ -130,7 +130,7 @@ class WorkerLost(Exception):
 
 
 class LoadedPipeline:
-    """A pipeline in this process, which `load` returns."""
+    """A pipeline that runs in this process. The function `load` returns the pipeline."""
 
     is_lost = False
     pid: int | None = None
@@ -162,14 +162,14 @@ class LoadedPipeline:
 
     @property
     def setting(self) -> KbSetting | None:
-        """The `kb` setting that opens the current folders; None if one is only in memory."""
+        """The `kb` setting for the current folders; None if a knowledge base is only in memory."""
         if any(part.path is None for part in parts_of(self.kb)):
             return None
         places = [place_of(part) for part in parts_of(self.kb)]
         return setting_of(self.kb, places, before=self._linker.cfg["kb"])
 
     def set_kb(self, setting: KbSetting) -> None:
-        """Switch to the current state of knowledge bases. RAISES BioelError: As `Linker.set_kb`."""
+        """Reopen the knowledge bases of a setting. RAISES BioelError: As `Linker.set_kb`."""
         self._linker.set_kb(setting)
         list(link_texts(self._nlp, [(_WARM_UP_TEXT, None)]))
 
@@ -283,7 +283,7 @@ def _work(
             name, *values = connection.recv()
             connection.send(True)
             if name == "link" and hasattr(signal, "setitimer"):
-                # Ends the process if the service was killed and cannot enforce the deadline.
+                # The timer ends this process if the service was killed before the deadline.
                 signal.setitimer(signal.ITIMER_REAL, deadline + _MAX_EXIT_SECONDS)
             connection.send(_answer(pipeline, name, values))
             if hasattr(signal, "setitimer"):

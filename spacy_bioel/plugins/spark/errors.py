@@ -1,4 +1,4 @@
-"""Messages that only Spark uses."""
+"""Errors of linking on Spark."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def _write_frame(rows: DataFrame, temporary: str, target: str) -> Totals:
 def _new_folder(spark: SparkSession, target: str) -> Iterator[str]:
     """Make a folder on any Hadoop file system; it gets its final name only on success.
 
-    YIELDS (str): Its temporary name. RAISES BioelError: [B197] if the target exists.
+    YIELDS (str): The temporary name of the folder. RAISES BioelError: [B197] if the target exists.
     """
     parent, slash, name = target.rstrip("/").rpartition("/")
     temporary = f"{parent}{slash}.{name}.{uuid4().hex}.tmp"
