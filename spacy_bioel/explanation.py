@@ -316,11 +316,7 @@ def _get_candidates(span: Span) -> tuple[Candidate, ...]:
 
 @cache  # the same getter each time, because `register_extensions` compares them by identity
 def _getter_of_fact(name: str) -> Callable[[Span], Any]:
-    return partial(_get_fact, name)
-
-
-def _get_fact(name: str, span: Span) -> Any:
-    return _stored_record(span).get("facts", {}).get(name)
+    return lambda span: _stored_record(span).get("facts", {}).get(name)
 
 
 def _get_declared(fact: str, read: Callable[[Any, str], Any], span: Span) -> Any:

@@ -115,5 +115,4 @@ class _ByValue:
 @lru_cache(maxsize=64)  # more matrices than two detectors and encoders have
 def _round_matrix(key: _ByValue) -> IntegerMatrix:
     numbers, scales = quantize_weights(key.matrix)
-    is_large = len(numbers) >= _MIN_OUTPUTS
-    return IntegerMatrix(packed(numbers) if is_large else numbers, scales)
+    return IntegerMatrix(packed(numbers) if len(numbers) >= _MIN_OUTPUTS else numbers, scales)

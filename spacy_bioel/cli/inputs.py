@@ -75,8 +75,6 @@ def stream_documents(
         return formats.read_parquet(source)
     if path.is_dir():
         return read_folder(path) if format in (None, _WHOLE) else _read_corpus(path, format)
-    if source == STDIN and format not in (None, _PLAIN, _WHOLE):
-        raise BioelError(Errors.B345.format(found=f"--format is {format}"))
     if source != STDIN and not path.is_file():
         raise BioelError(Errors.B101.format(path=source))
     if is_table:
@@ -89,8 +87,9 @@ def stream_documents(
         return _read_corpus(path, format)
     if (first := next(documents, None)) is None:
         raise BioelError(Errors.B142.format(source=_shown(source)))
-    if source == STDIN and format is None and re.match(CORPUS_FORMATS["jsonl"][1], first[0]):
-        raise BioelError(Errors.B345.format(found="its first line is JSON"))
+    is_json = re.match(CORPUS_FORMATS["jsonl"][1], first[0] or "")
+    if source == STDIN and format not in (_PLAIN, _WHOLE) and (format or is_json):
+        raise BioelError(Errors.B345)
     return chain([first], documents)
 
 

@@ -71,8 +71,11 @@ def _misspellings() -> Misspellings:
 @lru_cache(maxsize=1 << 16)
 def correct_spelling(text: str) -> str:
     """Correct the spelling of a normalised text; words without a clear correction are kept."""
-    correct = partial(_misspellings().correction, known=correct_words())
-    return " ".join(correct(word) or word for word in text.split())
+    known = correct_words()
+    return " ".join(
+        word if word in known else _misspellings().correction(word, known=known) or word
+        for word in text.split()
+    )
 
 
 def _without_slips(token: str) -> str:
@@ -267,18 +270,14 @@ class UnambiguousNames:
             elif 1 not in is_covered[start : start + width + 1]:
                 is_covered[start : start + width + 1] = b"\1" * (width + 1)
                 found[doc_index][span] = [self.labels[bit]]
-        missed: dict[str, list[int]] = {}
-        for i, token in enumerate(tokens):
-            if not (is_covered[i] or token in known):
-                missed.setdefault(token, []).append(i)
-        correct = name_keys(map(_without_slips, missed))
-        word_numbers, bits = unpack_bits(self._gazetteer.names.find(correct))
-        places = list(missed.values())
-        for number, bit in zip(word_numbers.tolist(), bits.tolist(), strict=True):
-            for i in places[number]:
-                doc_index = int(np.searchsorted(offsets, i, side="right")) - 1
-                first = i - int(offsets[doc_index])
-                found[doc_index].setdefault((first, first + 1), []).append(self.labels[bit])
+        missed = [i for i, token in enumerate(tokens) if not (is_covered[i] or token in known)]
+        correct = list(map(_without_slips, [tokens[i] for i in missed]))
+        places, bits = unpack_bits(self._gazetteer.names.find(name_keys(correct)))
+        for place, bit in zip(places.tolist(), bits.tolist(), strict=True):
+            i = missed[place]
+            doc_index = int(np.searchsorted(offsets, i, side="right")) - 1
+            first = i - int(offsets[doc_index])
+            found[doc_index].setdefault((first, first + 1), []).append(self.labels[bit])
         return found
 
     def _judge(self, strings: Iterable[NameString]) -> dict[NameString, Verdict]:

@@ -33,8 +33,7 @@ _N_SAMPLED_NAMES = 1000
 
 def _letters_and_digits(text: str) -> str:
     """Return the letters and digits of a string in lower case, with Greek letters as words."""
-    spelled = "".join(GREEK.get(char, char) for char in text.lower())
-    return _SEPARATORS.sub("", spelled)
+    return _SEPARATORS.sub("", "".join(GREEK.get(char, char) for char in text.lower()))
 
 
 def is_code_name(name: str) -> bool:

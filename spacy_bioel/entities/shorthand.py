@@ -56,8 +56,7 @@ def first_known(kb: KnowledgeBase, names: str) -> str:
     if "|" not in names:
         return names
     alternatives = names.split("|")
-    known = kb.lookup_names(normalize_names(alternatives)) >= 0
-    return alternatives[known.argmax()]
+    return alternatives[(kb.lookup_names(normalize_names(alternatives)) >= 0).argmax()]
 
 
 def shorthand_for(

@@ -412,8 +412,7 @@ def _kind_of_change(tokens: Sequence[re.Match[str]], shape: str, residues: Seque
     if len(residues) > 1:
         return "SUB"
     if residues and "n" in shape:
-        is_repeat = len(residues[0]) > 1 and shape.endswith("rn")
-        return "DUP" if is_repeat else "Allele"
+        return "DUP" if len(residues[0]) > 1 and shape.endswith("rn") else "Allele"
     return ""
 
 

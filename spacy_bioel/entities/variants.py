@@ -261,8 +261,7 @@ class VariantGenes:
             return before[bisect_left(before, before[-1].end, key=_END)]
         first = bisect_left(self._by_start, end, key=_START)
         after = self._by_start[first : first + 1]
-        is_near = after and after[0].start - end <= _MAX_GENE_DISTANCE
-        return after[0] if is_near else None
+        return after[0] if after and after[0].start - end <= _MAX_GENE_DISTANCE else None
 
     def _main_gene(self, start: int, end: int) -> str:
         """Return the gene in a sentence that the text mentions most often."""

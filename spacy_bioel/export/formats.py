@@ -310,8 +310,7 @@ def format_of(
         case ".json":
             return TextFormat(json_of, "[\n", between=",\n", end="\n]\n", has_failures=True)
         case ".csv" | ".tsv":
-            delimiter = "," if suffix == ".csv" else "\t"
-            return table_format(delimiter, columns, rows_of_links, raw=raw)
+            return table_format("," if suffix == ".csv" else "\t", columns, rows_of_links, raw=raw)
         case ".pubtator":
             return TextFormat(_to_pubtator)
         case ".bioc.xml":

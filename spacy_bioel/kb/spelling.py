@@ -284,18 +284,12 @@ class Misspellings:
     def __init__(self, words: Mapping[str, int]) -> None:
         self._words = [w for w in words if SHORTEST <= len(w) <= LONGEST and w.isalpha()]
         self._counts = words
-
-    @cached_property
-    def _index(self) -> tuple[IntArray, NDArray[np.int32]]:
-        """Ascending hashes of the words, whole and with a letter deleted, and their word numbers.
-
-        Words one typing error apart become identical if a letter is deleted from one or both.
-        """
+        # Words one typing error apart become identical if a letter is deleted from one or both.
         keys = (hash(key) for word in self._words for key in (word, *_deletions(word)))
         hashes = np.fromiter(keys, dtype=np.int64)
         numbers = np.repeat(np.arange(len(self._words)), list(map(len, self._words)))
         order = np.argsort(hashes, kind="stable")
-        return hashes[order], numbers[order].astype(np.int32)
+        self._hashes, self._numbers = hashes[order], numbers[order].astype(np.int32)
 
     def correction(self, word: str, *, known: Mapping[str, float]) -> str | None:
         """Return the correct form of a misspelled word; None if there is no clear correction.
@@ -325,12 +319,10 @@ class Misspellings:
 
         A wrong last letter is another ending: "hyperemic" is not a misspelling of "hyperemia".
         """
-        # In order, so that the same candidate wins a tie in every process.
         keys = np.fromiter(map(hash, (word, *_deletions(word))), dtype=np.int64)
-        hashes, numbers = self._index
-        first, last = (hashes.searchsorted(keys, side).tolist() for side in ("left", "right"))
+        first, last = (self._hashes.searchsorted(keys, side).tolist() for side in ("left", "right"))
         for start, end in zip(first, last, strict=True):
-            for number in numbers[start:end].tolist():
+            for number in self._numbers[start:end].tolist():
                 other = self._words[number]
                 is_ending = len(other) == len(word) and other[-1] != word[-1]
                 if is_one_error_apart(word, other) and not is_ending:

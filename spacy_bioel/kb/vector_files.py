@@ -46,8 +46,6 @@ _SCHEMA = {
     "scales": "float32 n",
     "digests": "uint64 n halves",  # digests of the normalised names
 }
-# Columns that earlier versions wrote, which are checked but not used.
-_COARSE_SCHEMA = {"coarse": "int8 n width", "projection": "float32 dim width"}
 _ANN_SCHEMA = {"ann": "uint8 bytes"}  # see `kb.faiss_index`
 
 
@@ -94,8 +92,7 @@ class StoredVectors:
         RAISES BioelError: [B033] missing or foreign column, or a scale that is negative or not
             finite; [B024] damaged column of up to 16 MB.
         """
-        schema = _SCHEMA | (_COARSE_SCHEMA if self.about.get("coarse") else {})
-        schema |= _ANN_SCHEMA if self.about["ann"] else {}
+        schema = _SCHEMA | (_ANN_SCHEMA if self.about["ann"] else {})
         sizes = {"n": self.about["n"], "dim": self.about["dim"], "halves": 2}
         self.file.check(schema, Errors.B033, up_to=MEDIUM, **sizes)
         scales = self.file.arrays["scales"]

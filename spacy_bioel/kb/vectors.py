@@ -136,23 +136,23 @@ def _nearest(
     RETURNS (tuple): Query and row of each. Shape (n_found,) each.
     """
     codes, scales = vectors.codes, vectors.scales
+    # NumPy is slow if the rows of a matrix are short, so products of few queries are transposed.
+    layout: Literal["C", "F"] = "C" if len(queries) < _MIN_COLUMNS else "F"
     # Rows score at least as high as the last of the best rows in a sample.
     sample = np.empty((len(queries), len(codes[::_STRIDE])), np.float32)
-    for start, products in _products(codes[::_STRIDE], scales[::_STRIDE], queries):
+    for start, products in _products(codes[::_STRIDE], scales[::_STRIDE], queries, layout):
         sample[:, start : start + products.shape[1]] = products
     bound = np.full((len(queries), 1), -EXACT_LIMIT - 1, np.float32)
     if sample.shape[1] >= most:
         sample.partition(-most, axis=1)
         bound = sample[:, [-most]]
     query, row, score = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)
-    for start, products in _products(codes, scales, queries):
-        layout = _layout(queries)
+    for start, products in _products(codes, scales, queries, layout):
         found = np.flatnonzero((products >= bound).ravel(layout))
         new_query, new_row = np.unravel_index(found, products.shape, layout)
         query, row = np.append(query, new_query), np.append(row, new_row + start)
         score = np.append(score, products.ravel(layout)[found])
-        is_last = start + products.shape[1] == len(codes)
-        if is_last or len(query) > _SPARE_ROWS * most * len(queries):
+        if start + products.shape[1] == len(codes) or query.size > _SPARE_ROWS * most * len(bound):
             order = np.lexsort((-score, query))  # stable, so the lower row wins ties
             place = np.arange(len(order)) - np.searchsorted(query[order], query[order])
             full = order[place == most - 1]  # the last row that is kept; later rows lose ties
@@ -163,7 +163,7 @@ def _nearest(
 
 
 def _products(
-    codes: NDArray[np.int8], scales: FloatArray, queries: FloatArray
+    codes: NDArray[np.int8], scales: FloatArray, queries: FloatArray, layout: Literal["C", "F"]
 ) -> Iterator[tuple[int, FloatArray]]:
     """Multiply queries of whole numbers, shape (n_queries, dim), by vectors, block by block.
 
@@ -173,14 +173,9 @@ def _products(
     block_rows = max(1, min(_ROWS_PER_BLOCK, _PRODUCTS_PER_BLOCK // len(queries)))
     for start in range(0, len(codes), block_rows):
         by_row = whole_products(codes[start : start + block_rows], matrix)
-        products = by_row.T.astype(np.float32, _layout(queries))
+        products = by_row.T.astype(np.float32, layout)
         products *= scales[start : start + len(by_row)]
         yield start, products
-
-
-def _layout(queries: FloatArray) -> Literal["C", "F"]:
-    """Return the faster order of products in memory: NumPy is slow if they form short rows."""
-    return "C" if len(queries) < _MIN_COLUMNS else "F"
 
 
 def checked_queries(queries: FloatArray, vectors: QuantizedVectors) -> FloatArray:

@@ -185,8 +185,7 @@ def encode_names(
     """
     size = model.attrs["batch_size"] * (_GPU_BATCH_FACTOR if is_on_gpu(model) else 1)
     batches = [names[start : start + size] for start in range(0, len(names), size)]
-    pieces = [piece_ids(model, batch) for batch in batches]
-    return encode_pieces(model, pieces, infer=infer)
+    return encode_pieces(model, [piece_ids(model, batch) for batch in batches], infer=infer)
 
 
 def encode_pieces(
