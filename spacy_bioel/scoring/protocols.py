@@ -467,6 +467,6 @@ def protocol_summary(name: str) -> str:
     """Summarise a protocol in one line: what must agree, and how NIL and composites are treated."""
     one = PROTOCOLS[name]
     return (
-        f"offsets: {one.offsets}; labels: {one.label}; ids: {one.ids}; {one.nil}; "
-        f"composites: {one.composites}"
+        f"Offsets: {one.offsets}. Labels: {one.label}. Ids: {one.ids}. {one.nil}. "
+        f"Composites: {one.composites}"
     )
