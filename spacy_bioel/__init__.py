@@ -57,8 +57,8 @@ def load(
     return nlp
 
 
-# Functions that are imported on first access, so that importing the package is fast. Plugins
-# register further functions.
+# Functions that are imported on first access to keep importing the package fast. Plugins register
+# further functions.
 _LAZY_MODULES = {
     "explain": "report",
     "links_frame": "export.html",

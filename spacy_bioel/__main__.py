@@ -1,4 +1,4 @@
-"""`python -m spacy_bioel` is the command `bioel`."""
+"""Run the `bioel` command with `python -m spacy_bioel`."""
 
 from spacy_bioel.cli import main
 

@@ -1,4 +1,4 @@
-"""A batch of mentions and their links as a table, with one row for each mention.
+"""A batch of mentions and their links as a table with one row per mention.
 
 `linking.find` fills the columns `spans` and `queries` (the strings to look up), and `linking.link`
 `candidates` and `links`. Rules and contextual models read columns and return new columns.
@@ -22,7 +22,7 @@ from spacy_bioel.text.sentences import expand_abbreviations
 from spacy_bioel.types import Candidate, Link
 
 LabelledString = tuple[str, str]  # a normalised string, and the label of its mention or ""
-AS_NAME = "\0"  # used as the label of a name that the dictionary found, which needs no search
+AS_NAME = "\0"  # label for names found by the dictionary, which need no search
 Ranked = Mapping[LabelledString, tuple[Candidate, ...]]  # the candidates, best first
 
 
@@ -47,7 +47,7 @@ class Query:
 
     @classmethod
     def of(cls, text: str) -> Query:
-        """Return the query for a string that has not been normalised yet."""
+        """Build the query for a string that has not been normalised yet."""
         return cls(normalize_name(text), text=text)
 
     @property
@@ -97,8 +97,8 @@ class Batch:
         found: Sequence[FoundSpans | None] = (),
     ) -> Batch:
         """Collect the mentions in each document, with a query for each: the name that the span
-        stands for, or else the text of the span, in which abbreviations that the document defines
-        are expanded and subscripts are written out."""
+        stands for, or else the span's text, with abbreviations that the document defines expanded
+        and subscripts written out."""
         all_spans: list[Span] = []
         owners: list[int] = []
         texts: list[str] = []
@@ -156,7 +156,7 @@ class Batch:
         return Batch(self.docs, spans, queries, owners, probabilities, n_parts=len(rows))
 
     def followed_by(self, parts: Batch) -> Batch:
-        """Return one batch of the mentions and then their parts, so that rules see all of them."""
+        """Append the parts to the mentions in one batch, so that rules see both."""
         names = ("spans", "queries", "owners", "probabilities")
         columns: dict[str, Any] = {n: [*getattr(self, n), *getattr(parts, n)] for n in names}
         return replace(self, **columns, n_parts=len(parts))
@@ -176,7 +176,7 @@ class Batch:
 
 
 def _span_of_part(part: str, query: Query, composite: Span) -> Span:
-    """Return the span of a part, else of the words that only it has, else of the composite."""
+    """Return the span of a part, or of the words that only it has, or of the whole composite."""
     reading = next(reading for reading in query.readings if part in reading)
     shared = {word for other in reading if other != part for word in other.split()}
     distinctive = " ".join(word for word in part.split() if word not in shared)

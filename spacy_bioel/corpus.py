@@ -1,4 +1,4 @@
-"""Conversion between annotated texts and Docs, and corpus readers for `spacy train`."""
+"""Convert between annotated texts and Docs, and read corpora for `spacy train`."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _open_docbin(path: Path) -> DocBin:
 def _docs_and_texts(
     path: Path, packed: DocBin, vocab: Vocab, gold_key: str, prefix: str = ""
 ) -> Iterator[tuple[Doc, AnnotatedText]]:
-    """Yield the Docs in a .spacy file, and their annotated texts. RAISES BioelError: [B060]"""
+    """Yield each Doc in a .spacy file with its annotated text. RAISES BioelError: [B060]"""
     docs = packed.get_docs(vocab)
     while True:
         with _spacy_errors(path):
@@ -215,7 +215,7 @@ def _spacy_errors(path: Path) -> Iterator[None]:
 def text_to_doc(
     nlp: Language, text: AnnotatedText, *, widen: bool = False
 ) -> tuple[Doc, Alignment]:
-    """Tokenise a text, and add its gold mentions as doc.spans["bioel_gold"], and its entities."""
+    """Tokenise a text, and add its entities and its gold mentions (doc.spans["bioel_gold"])."""
     doc = nlp.make_doc(text.text)
     doc.user_data[_DOC_ID_KEY] = text.id
     if text.entities is not None:

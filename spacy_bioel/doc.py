@@ -35,18 +35,18 @@ from spacy_bioel.types import ANNOTATES, NIL, AnnotatedText, Candidate, Link, Sc
 
 RECORDS = "bioel_records"  # Span extension: label -> span group key -> record
 _LINKS = "links"  # span group attribute: offsets, label, and a record with only id and facts
-_ADDED = "added"  # span group attribute: offsets and labels of mentions added by the linker
+_ADDED = "added"  # span group attribute: offsets and labels of mentions added by the linker.
 # Span group attribute that `bioel_names` sets: whether only unambiguous names were looked for, and
 # for each name its offsets, label, name to look up (or "") and probability (or None).
 _NAMES = "names"
 _FROM_ENTS = "from_ents"  # span group attribute: whether the mentions are the doc's entities
-_offsets_and_label = attrgetter("start", "end", "label")  # the `_span_key` of a link
+_offsets_and_label = attrgetter("start", "end", "label")  # the `_span_key` of a link.
 # A record has the keys id, in_ents and facts; unless it comes from a span group, it also has
 # candidates, kb, nil_threshold and probability.
 Record = dict[str, Any]
 
-# The cached texts are never outdated: spaCy changes the text of empty documents only, and merging
-# or splitting tokens does not change the text.
+# Cached texts never go stale: spaCy changes the text of empty documents only, and merging or
+# splitting tokens does not change the text.
 _DOC_TEXTS: WeakKeyDictionary[Doc, str] = WeakKeyDictionary()
 
 
@@ -56,14 +56,14 @@ def normalized_tokens(docs: Sequence[Doc]) -> list[str]:
     normalized: dict[int, str] = {}
     for doc in docs:
         ids, strings = doc.to_array(ORTH).tolist(), doc.vocab.strings
-        new = set(ids).difference(normalized)  # `-` would read all keys for each document
+        new = set(ids).difference(normalized)  # `-` would iterate over all keys for each document
         normalized |= zip(new, normalize_names([strings[id_] for id_ in new]), strict=True)
         tokens += map(normalized.__getitem__, ids)
     return tokens
 
 
 def text_of(doc: Doc) -> str:
-    """Return the text of a document from a cache: `doc.text` joins the tokens on each access."""
+    """Return a document's text from a cache, because `doc.text` joins the tokens on each access."""
     text = _DOC_TEXTS.get(doc)
     if not text:
         text = _DOC_TEXTS[doc] = doc.text
@@ -79,7 +79,7 @@ def texts_of(doc: Doc, spans: Iterable[ScoredSpan]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class GoldSpan:
-    """A gold mention on the tokens of a predicted Doc: tokens [start, end)."""
+    """A gold mention aligned with tokens [start, end) of a predicted Doc."""
 
     start: int
     end: int
@@ -90,7 +90,7 @@ class GoldSpan:
 
 @dataclass
 class Alignment:
-    """Counts of all gold mentions and of widened mentions, and a list of lost mentions."""
+    """The number of gold mentions, how many of them were widened, and a list of lost mentions."""
 
     n: int = 0
     widened: int = 0
@@ -138,7 +138,7 @@ def add_gold(
 
 
 def annotated_labels(doc: Doc, *, key: str = GOLD_KEY) -> tuple[str, ...]:
-    """Return the labels that the annotators of a document looked for (see `AnnotatedText`)."""
+    """Return the labels that a document's annotators looked for (see `AnnotatedText`)."""
     return tuple(doc.spans[key].attrs.get(ANNOTATES, ())) if key in doc.spans else ()
 
 
@@ -178,7 +178,7 @@ def takes_entities(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> bo
 
 
 def mention_spans(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> list[Span]:
-    """Return the spans that a linker has to link, without names that it added in an earlier run.
+    """Return the spans to link, excluding any the linker itself added in an earlier run.
 
     mentions (str): "spans", "spans+dictionary", "ents", or "auto": the span group if there is one,
         else doc.ents.
@@ -194,12 +194,12 @@ def mention_spans(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> lis
 
 
 def stored_names(doc: Doc, spans_key: str) -> Mapping[str, Any]:
-    """Return the attribute that `bioel_names` has stored in a span group, or {}."""
+    """Return the attribute that `bioel_names` stored in a span group, or {}."""
     return doc.spans[spans_key].attrs.get(_NAMES, {}) if spans_key in doc.spans else {}
 
 
 def set_names(found: FoundSpans, mentions: Collection[SpanKey], *, spans_key: str) -> None:
-    """Write mentions, and the names found in addition, as a new span group for a linker."""
+    """Write mentions and any additional names found to a new span group for a linker."""
     doc, spans, places = found.doc, found.to_spans(), [span[:3] for span in found.spans]
     pairs = list(zip(keys := list(map(_span_key, spans)), places, strict=True))
     rows = [
@@ -229,7 +229,7 @@ def forget_names(doc: Doc, spans_key: str) -> None:
 
 
 def _attrs_with_scores(group: SpanGroup, keys: Sequence[tuple[int, int, str]]) -> dict[str, Any]:
-    """Return a group's attributes with scores for other spans: 1 if the group lacks the span."""
+    """Return a group's attributes with its scores mapped to other spans; unknown spans score 1."""
     attrs = dict(group.attrs)
     if len(scores := attrs.pop("scores", ())) == len(group):
         score_of = dict(zip(map(_span_key, group), scores, strict=True))
@@ -330,7 +330,7 @@ def _value_keys(doc: Doc) -> list[Any]:
 
 
 def _records_at(doc: Doc, key: tuple[int, int, str]) -> dict[str, Record]:
-    """Return the records for offsets and a label by span group; callers may change them."""
+    """Return the records for these offsets and label, by span group; callers may modify them."""
     start, end, label = key
     values: dict[Any, Any] = doc.user_data
     records: dict[str, Record] = values.setdefault(_value_key(start, end), {}).setdefault(label, {})
@@ -356,7 +356,7 @@ def _span_key(span: Span) -> tuple[int, int, str]:
 
 
 def record_of(span: Span, spans_key: str = "") -> Record | None:
-    """Return the record of a mention; None if the document has none.
+    """Return a mention's record, or None if the document has none.
 
     If several linkers have linked the same characters with the same label, choose the record from
     the group `spans_key`, or from the group in `span.id_`. Failing both, prefer records with the
@@ -381,7 +381,7 @@ def record_of(span: Span, spans_key: str = "") -> Record | None:
 
 
 def get_links(doc: Doc, spans_key: str = SPANS_KEY) -> list[Link]:
-    """Return the links of a Doc, in the order of its span group, which may have been edited.
+    """Return a Doc's links, in the order of its span group (which may have been edited).
 
     RAISES BioelError: [B052] if a span without a link was added to the group.
     """
@@ -398,7 +398,7 @@ def get_links(doc: Doc, spans_key: str = SPANS_KEY) -> list[Link]:
 
 
 def link_of(span: Span, record: Record) -> Link:
-    """Make the link of a span from its record."""
+    """Build a span's link from its record."""
     kb = record.get("kb", "")
     candidates = tuple(
         Candidate(id, score, name, evidence, kb)
@@ -408,7 +408,7 @@ def link_of(span: Span, record: Record) -> Link:
 
 
 def facts_of(span: Span, record: Record) -> dict[str, Any]:
-    """Return the facts in a record of a span, with offsets into the document."""
+    """Return the facts in a span's record, with offsets into the document."""
     facts = dict(record.get("facts", {}))
     for name, declared in declared_facts().items():
         if name in facts:
@@ -445,7 +445,7 @@ def set_ent_links(doc: Doc, *, spans_key: str) -> None:
 
 
 def set_links_as_ents(doc: Doc, *, spans_key: str) -> None:
-    """Replace the entities with the links, keeping the longest of overlapping links.
+    """Replace the entities with the links, keeping the longest if links overlap.
 
     Links without a label are left out, because spaCy does not allow entities without a label.
     """
@@ -455,7 +455,7 @@ def set_links_as_ents(doc: Doc, *, spans_key: str) -> None:
 
 
 def _mark_as_entities(doc: Doc, spans_key: str) -> None:
-    """Mark the records of the linker that set the ids of the entities."""
+    """Mark the records of the linker that set the entities' ids."""
     for key, group in doc.spans.items():
         for start, end, label, stored in group.attrs.get(_LINKS, ()):
             for record in (stored, _records_at(doc, (start, end, label))[key]):
@@ -463,7 +463,7 @@ def _mark_as_entities(doc: Doc, spans_key: str) -> None:
 
 
 def long_forms(doc: Doc) -> LongForms:
-    """Return the long forms of the short forms that are defined in the document.
+    """Return the long form of each short form that the document defines.
 
     Short forms are abbreviations and short species names ("F. johnsoniae"). If scispaCy's
     abbreviation detector has run, its abbreviations are used instead.

@@ -25,16 +25,16 @@ class _Coded(type):
 
 
 class BioelError(ValueError):
-    """Error in an input or a setting; the message states the problem and its remedy."""
+    """Error in an input or a setting; the message states the problem and how to fix it."""
 
 
 def shortened(text: str, max_length: int = 80) -> str:
-    """Shorten a text that may quote a document, so that messages and logs never contain one."""
+    """Shorten a text that may quote a document, to keep documents out of messages and logs."""
     return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
 def crash_report(error: BaseException, *, max_length: int = 80) -> str:
-    """Format a traceback with error messages shortened to `max_length`; 0: without messages."""
+    """Format a traceback, shortening error messages to `max_length` (0: leave them out)."""
     report = TracebackException.from_exception(error)
     part: TracebackException | None = report
     while part is not None:
@@ -45,7 +45,7 @@ def crash_report(error: BaseException, *, max_length: int = 80) -> str:
 
 @contextmanager
 def needing(extra: str, what: str) -> Iterator[None]:
-    """Import an extra's packages for a feature. RAISES BioelError: [B192] if one is missing."""
+    """Guard the import of an extra's packages. RAISES BioelError: [B192] if one is missing."""
     try:
         yield
     except ImportError as error:

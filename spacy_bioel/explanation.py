@@ -1,4 +1,4 @@
-"""Explanations of links, the reasons why spans are mentions, and the Span extensions."""
+"""Explain links and why spans are mentions, and register the Span extensions."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class Considered:
 
 
 class Reasons:
-    """The reasons why spans in a text became mentions or did not, by character offsets."""
+    """Why spans in a text did or did not become mentions, by character offsets."""
 
     def __init__(self) -> None:
         self._added: dict[SpanKey, tuple[str, str]] = {}
         self._dropped: set[Considered] = set()
 
     def read(self, found: FoundSpans) -> None:
-        """Read from a document's log why spans were added or dropped, before its tokens change."""
+        """Read a document's log of why spans changed. Call this before its tokens change."""
         for entry in found.log:
             for before, after, why, name in [entry] if isinstance(entry, SpanChange) else entry():
                 keys = {span[:3] for span in before}, {span[:3] for span in after}
@@ -79,7 +79,7 @@ class Reasons:
         for span in mentions:
             why, name = self._added.get(_place(doc, span), ("", ""))
             considered.add(_considered(doc, span, True, why, name))
-        # Leave out names that were dropped at first and became mentions later.
+        # Skip names that were dropped at first but became mentions later.
         found = {(c.start, c.end, c.name) for c in considered if c.name}
         considered |= {c for c in self._dropped if (c.start, c.end, c.name) not in found}
         return sorted(considered, key=lambda c: (c.start, c.end, c.label, not c.is_mention, c.name))
@@ -200,7 +200,7 @@ def features_text(features: Features) -> str:
 
 
 def candidate_cells(candidate: ExplainedCandidate) -> tuple[str, ...]:
-    """Return the cells of a table row: names, scores (also before document context), evidence."""
+    """Return a candidate's table cells: names, scores (also before document context), evidence."""
     of_string = "" if candidate.of_string is None else f"{candidate.of_string:.4f}"
     evidence = features_text(candidate.features) or candidate.evidence
     return candidate.title, candidate.name, f"{candidate.score:.4f}", of_string, evidence
@@ -240,7 +240,7 @@ def explain_link(
     for c in link.candidates:
         columns = c.id, c.name, c.preferred_name or c.name, c.score, c.evidence
         candidates.append(ExplainedCandidate(*columns, kind=type_name(c)))
-    # Records are stored by label, and the dictionary labels mentions only after it finds them.
+    # Records are stored by label, but the dictionary labels mentions only after finding them.
     labelled = Span(span.doc, span.start, span.end, link.label)
     facts = facts_of(labelled, record_of(labelled) or {})
     said = [
@@ -264,7 +264,7 @@ def explain_link(
 
 
 def releases(kb: KnowledgeBase, label: str = "") -> tuple[KbRelease, ...]:
-    """Return the knowledge base releases that a label can link to; all releases for ""."""
+    """Return the knowledge base releases that a label can link to, or all releases for ""."""
     if isinstance(kb, JoinedKnowledgeBase) and (number := kb.labels.get(label)) is not None:
         return kb.parts[number].releases
     return kb.releases
@@ -302,7 +302,7 @@ def _get_concept_id(span: Span) -> str | None:
 
 
 def _stored_record(span: Span, part: str = "facts") -> Record:
-    """Return the record of a span, with a warning if a linked span has lost a part of it."""
+    """Return a span's record, and warn if a linked span has lost part of its record."""
     record = record_of(span) or {}
     if span.kb_id and part not in record:
         missing = "candidates" if part == "candidates" else "facts and context"
@@ -314,7 +314,7 @@ def _get_candidates(span: Span) -> tuple[Candidate, ...]:
     return link_of(span, _stored_record(span, "candidates")).candidates
 
 
-@cache  # the same getter each time, because `register_extensions` compares them by identity
+@cache  # cached because `register_extensions` compares getters by identity
 def _getter_of_fact(name: str) -> Callable[[Span], Any]:
     return lambda span: _stored_record(span).get("facts", {}).get(name)
 
@@ -324,9 +324,9 @@ def _get_declared(fact: str, read: Callable[[Any, str], Any], span: Span) -> Any
     return read(facts[fact], span.doc.text) if fact in facts else None
 
 
-@cache  # the same getters each time, because `register_extensions` compares them by identity
+@cache  # cached because `register_extensions` compares getters by identity
 def extension_getters() -> dict[str, Callable[[Span], Any]]:
-    """Return the getters of all Span extensions, including declared facts."""
+    """Return the getters of all Span extensions, including those of declared facts."""
     own: dict[str, Callable[[Span], Any]] = {
         "concept_id": _get_concept_id,
         "cui": _get_concept_id,

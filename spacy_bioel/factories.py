@@ -86,7 +86,7 @@ def make_mention_detector(
     scorer: Callable | None,
     **settings: Any,
 ) -> "MentionDetector":
-    """Make a `bioel_mentions` pipe, which finds mentions with a trained model."""
+    """Create a `bioel_mentions` pipe, which finds mentions with a trained model."""
     from spacy_bioel.mentions.pipe import MentionDetector
 
     about: Any = {"settings": settings, "entities": entities, "scorer": scorer}
@@ -123,7 +123,7 @@ def make_linker(
     scorer: Callable | None,
     **settings: Any,
 ) -> "Linker":
-    """Make a `bioel_linker` pipe, which links mentions to a knowledge base."""
+    """Create a `bioel_linker` pipe, which links mentions to a knowledge base."""
     from spacy_bioel.linking.pipe import Linker
     from spacy_bioel.linking.validation import check_folders
 
@@ -144,7 +144,7 @@ def make_linker(
 @Language.factory(NAMES, assigns=["doc.spans"], default_config=NameSettings.defaults())
 @takes(NameSettings)
 def make_names(nlp: Language, name: str, **settings: Any) -> "NameLookup":
-    """Make a `bioel_names` pipe, which finds names of a knowledge base."""
+    """Create a `bioel_names` pipe, which finds names from a knowledge base."""
     from spacy_bioel.linking.names import NameLookup
 
     linker: Any = None
@@ -157,8 +157,8 @@ def make_names(nlp: Language, name: str, **settings: Any) -> "NameLookup":
     return names
 
 
-# A separator is not a combining accent, which belongs to its letter. The group is needed because
-# spaCy joins and anchors patterns.
+# Combining accents are not separators, because they belong to their letters. The group is needed
+# because spaCy joins and anchors patterns.
 _SEPARATOR = r"(?:[^\w\s\u0300-\u036f]|_)"
 # spaCy splits off an infix at the start of a string only if another infix follows, so a lone
 # separator must be a prefix. Treating all separators as prefixes would take quadratic time.
@@ -169,7 +169,7 @@ _DELETION_BEHIND_GENE = r"(?<=[A-Za-z0-9])(?=(?:[Dd]elta|[Δ∆])[0-9])"
 
 
 def create_bio_tokenizer() -> Callable[[Language], Tokenizer]:
-    """Return a function that makes the `spacy-bioel.BioTokenizer.v1` tokenizer.
+    """Return a function that creates the `spacy-bioel.BioTokenizer.v1` tokenizer.
 
     With spaCy's English rules, chemicals and diseases may start or end inside a token, as in
     "naloxone-induced", "levodopa/carbidopa", "[3H]-naloxone" and "100mg", so 1.3 % of the mentions

@@ -31,7 +31,7 @@ _SYSTEM_FOLDERS = (Path("/dev"), Path("/proc"))
 
 
 def suffix_of(path: str, suffixes: Sequence[str]) -> str:
-    """Return the suffix of a file name, one of `suffixes`; "" if the name has no dot.
+    """Return which of `suffixes` a file name ends in, or "" if the name has no dot.
 
     RAISES BioelError: [B198] for any other suffix.
     """
@@ -44,7 +44,7 @@ def suffix_of(path: str, suffixes: Sequence[str]) -> str:
 
 @contextmanager
 def scratch_folder(out: Path) -> Iterator[Path]:
-    """Create an empty folder next to `out`, and remove it at the end unless it was renamed."""
+    """Create an empty folder next to `out`, and remove it on exit unless it was renamed."""
     out.parent.mkdir(parents=True, exist_ok=True)
     _clean_up_killed_runs(out)
     fresh = _temporary_path(out, "new")
@@ -57,7 +57,7 @@ def scratch_folder(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(out: Path) -> Iterator[Path]:
-    """Create a folder next to `out` to fill, and replace `out` with it if the block succeeds.
+    """Create an empty folder next to `out`, and replace `out` with it if the block succeeds.
 
     If the block fails, nothing is left behind. The two folders are exchanged in one step if the
     OS supports it. Otherwise, a run that is killed between two steps leaves the old folder under a
@@ -85,7 +85,7 @@ def replacing_folder(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_file(out: Path, *, follow: bool = True) -> Iterator[Path]:
-    """Create a file next to `out` to fill, and replace `out` with it if the block succeeds.
+    """Create an empty file next to `out`, and replace `out` with it if the block succeeds.
 
     The new file gets the old file's permissions, and its owner if the OS allows it. Devices and
     pipes are not replaced: the block writes to `out` itself.
@@ -112,16 +112,16 @@ def replacing_file(out: Path, *, follow: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def replacing_text(out: Path, *, follow: bool = True) -> Iterator[TextIO]:
-    """Open a text file, compressed if its name ends in .gz, that replaces `out` on success."""
+    """Open a text file that replaces `out` on success; compress it if `out` ends in .gz."""
     with replacing_file(out, follow=follow) as path, ExitStack() as stack:
         raw: Any = stack.enter_context(path.open("wb"))
-        if out.suffix.lower() == ".gz":  # without a time, so that equal texts make equal files
+        if out.suffix.lower() == ".gz":  # no timestamp, so that equal texts give equal files
             raw = stack.enter_context(GzipFile("", "wb", fileobj=raw, mtime=0))
         yield stack.enter_context(TextIOWrapper(raw, encoding="utf8", newline="\n"))
 
 
 def is_stream(out: Path) -> bool:
-    """Return whether a path is a device or a pipe, which is written to directly."""
+    """Return whether a path is a device or a pipe, and so must be written to directly."""
     is_system = any(folder in out.absolute().parents for folder in _SYSTEM_FOLDERS)
     return is_system or (out.exists() and not out.is_file() and not out.is_dir())
 
@@ -144,7 +144,7 @@ def fingerprint_folder(folder: Path) -> str:
 def sync(path: Path) -> None:
     """Flush a file, or a folder's entries, to disk, so that the data survives a system crash."""
     if path.is_dir() and sys.platform == "win32":
-        return  # folders cannot be opened on Windows
+        return  # folders cannot be opened on Windows.
     # Windows syncs only files that are open for writing.
     descriptor = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
     try:
@@ -154,7 +154,7 @@ def sync(path: Path) -> None:
 
 
 def _create_with_permissions(fresh: Path, out: Path) -> None:
-    """Create an empty file with the permissions of `out`, which never has wider permissions."""
+    """Create an empty file with the permissions of `out`, and never with wider ones."""
     try:
         old = out.stat()
     except FileNotFoundError:
@@ -186,14 +186,14 @@ def _temporary_path(out: Path, kind: str) -> Path:
 
 
 def _clean_up_killed_runs(out: Path) -> None:
-    """Restore or remove files that were left behind by killed runs with the target `out`."""
+    """Restore or remove files left behind by killed runs that were writing to `out`."""
     temporary_name = re.compile(rf"{re.escape(_temporary_prefix(out))}(\d+)-.*\.(new|old)")
     with suppress(FileNotFoundError):
         for path in out.parent.iterdir():
             match = temporary_name.fullmatch(path.name)
             if match is None or _is_alive(int(match[1])):
                 continue
-            with suppress(OSError):  # another run may clean up at the same time
+            with suppress(OSError):  # another run may be cleaning up at the same time
                 if match[2] == "old" and not out.exists():
                     path.rename(out)
                 elif path.is_dir():
@@ -203,7 +203,7 @@ def _clean_up_killed_runs(out: Path) -> None:
 
 
 def _is_alive(process: int) -> bool:
-    if sys.platform != "win32":  # on Windows, os.kill(process, 0) would end the process
+    if sys.platform != "win32":  # on Windows, os.kill(process, 0) would kill it
         try:
             os.kill(process, 0)
         except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""The spans found in a document so far, and why each change to them was made.
+"""The spans found in a document so far, and the reason for each change to them.
 
 Whatever finds mentions, such as a detector, entity rules or a dictionary, changes a `FoundSpans`.
 Explanations are made from its log.
@@ -17,7 +17,7 @@ from spacy_bioel.types import ScoredSpan, SpanKey
 
 
 class SpanChange(NamedTuple):
-    """A change to the spans of a document: the spans before, the spans after, and the reason.
+    """A change to a document's spans: the spans before, the spans after, and the reason.
 
     name (str): The knowledge base name that matches the span, or that it stands for; or "".
     """
@@ -29,7 +29,7 @@ class SpanChange(NamedTuple):
 
 
 class InvalidSpan(ValueError):
-    """Error for a value that is not a span of its document, with the document's token count."""
+    """Raised for a value that is not a span in its document, with the document's token count."""
 
 
 class FoundSpans:
@@ -63,7 +63,7 @@ class FoundSpans:
         return [Span(self.doc, *span[:3]) for span in self.spans]
 
     def overlapping(self, start: int, end: int) -> list[ScoredSpan]:
-        """Return the spans that contain a token from `start` up to `end`."""
+        """Return the spans that overlap tokens [start, end)."""
         first = bisect_left(self.spans, (start - self._longest, 0, "", 0.0))
         last = bisect_left(self.spans, (end, 0, "", 0.0))
         return [span for span in self.spans[first:last] if span[1] > start]
@@ -104,7 +104,7 @@ class FoundSpans:
         probability: float = 0.99,
         why: str = "",
     ) -> None:
-        """Add spans at character offsets, instead of the spans that overlap them.
+        """Add spans at character offsets, replacing spans that overlap them.
 
         If places overlap, the longest is used, widened to whole tokens. Nothing is added over spans
         with another label and a probability of 1, which were set by the user or are unambiguous
@@ -119,7 +119,7 @@ class FoundSpans:
                 self.add((span.start, span.end, label, probability), why, instead_of=near)
 
     def drop(self, spans: Iterable[ScoredSpan], why: str = "") -> None:
-        """Drop spans, whatever their probability; spans that are not in `spans` are ignored."""
+        """Drop spans regardless of their probability, ignoring any that are not in `self.spans`."""
         if dropped := self._remove(spans):
             self._record(SpanChange(dropped, (), why or self.why))
 
@@ -133,7 +133,7 @@ class FoundSpans:
         self._record(SpanChange(before, self.spans, why or self.why))
 
     def reject(self, span: ScoredSpan, why: str, name: str = "") -> None:
-        """Log why a span has not been added."""
+        """Log why a span was not added."""
         self.log.append(SpanChange((span,), (), why, name))
 
     def _record(self, change: SpanChange) -> None:
@@ -141,7 +141,7 @@ class FoundSpans:
         self.log.append(change)
 
     def _remove(self, spans: Iterable[ScoredSpan]) -> list[ScoredSpan]:
-        """Remove spans from a copy of `self.spans`, and return the spans that were removed."""
+        """Replace `self.spans` with a copy without these spans, and return the removed spans."""
         self.spans, removed = self.spans.copy(), []
         for span in spans:
             key: SpanKey = span[:3]
@@ -154,7 +154,7 @@ class FoundSpans:
 
 
 def _likeliest(spans: Iterable[ScoredSpan]) -> list[ScoredSpan]:
-    """Sort spans, and keep the most probable of spans with the same tokens and label."""
+    """Sort spans; if several have the same tokens and label, keep only the most probable."""
     return sorted({span[:3]: span for span in sorted(spans)}.values())
 
 

@@ -1,4 +1,4 @@
-"""Matrix products of whole numbers, which are the same on every processor.
+"""Products of integer matrices that are identical on every processor.
 
 Floats are rounded at every addition, so a product in float32 depends on the order in which a
 library adds. Here each row of a matrix is whole numbers times a float32 scale. They are small
@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 from spacy_bioel.types import FloatArray
 
 LARGEST = 127  # largest number in a matrix: the range of int8, without -128
-EXACT_LIMIT = (1 << 24) - 1  # float32 represents all whole numbers up to this
-_MIN_OUTPUTS = 64  # with fewer outputs than this, NumPy is as fast
-# Below this, numbers are rounded to 0: the quotient of the smallest floats would overflow.
+EXACT_LIMIT = (1 << 24) - 1  # float32 represents all whole numbers up to this exactly
+_MIN_OUTPUTS = 64  # with fewer outputs than this, NumPy is as fast.
+# Smaller numbers are rounded to 0, because dividing by the smallest floats would overflow.
 _SMALLEST = np.float32(1e-30)
-_SPARE_BITS = np.uint32(0xFF)  # the bits of a scale that are not used
+_SPARE_BITS = np.uint32(0xFF)  # the unused bits of a scale
 
 
 def whole_numbers(x: Any, *, largest: int) -> tuple[Any, Any]:
-    """Round the rows of a matrix, in float32 or float64, to whole numbers times a step.
+    """Round each row of a float32 or float64 matrix to whole numbers times a step.
 
     largest (int): Largest whole number, which the largest value in each row becomes.
     RETURNS (tuple): The whole numbers as floats, and the step of each row, shape (n, 1).
@@ -55,7 +55,7 @@ def quantize_weights(weights: FloatArray, *, axis: int = -1) -> tuple[FloatArray
 
 
 def packed(matrix: NDArray) -> Any:
-    """Return a matrix of whole numbers from -127 to 127 as `whole_products` needs it."""
+    """Pack a matrix of whole numbers from -127 to 127 for `whole_products`."""
     return numkong.dots_pack(matrix.astype(np.int8, copy=False))
 
 
@@ -69,7 +69,7 @@ def whole_products(rows: NDArray, packed_matrix: Any) -> NDArray:
 
 @dataclass(frozen=True, eq=False)
 class IntegerMatrix:
-    """A matrix as whole numbers from -127 to 127 and a scale for each row.
+    """A matrix stored as whole numbers from -127 to 127, with a scale for each row.
 
     numbers (Any): Whole numbers as `whole_products` needs them or, for a small matrix, as floats.
         Shape (n, width).
@@ -81,7 +81,7 @@ class IntegerMatrix:
 
     @classmethod
     def of(cls, matrix: FloatArray) -> IntegerMatrix:
-        """Round a matrix of finite floats, which must not be changed later: it is cached."""
+        """Round a matrix of finite floats. It is cached, so it must not be changed later."""
         return _round_matrix(_ByValue(matrix))
 
     def times(self, x: FloatArray) -> FloatArray:
@@ -101,7 +101,7 @@ class IntegerMatrix:
 
 @dataclass(frozen=True, eq=False)
 class _ByValue:
-    """A matrix as a key in a cache: comparing takes a tenth of the time that rounding takes."""
+    """A matrix as a cache key; comparing matrices takes a tenth of the time of rounding them."""
 
     matrix: FloatArray
 
@@ -112,7 +112,7 @@ class _ByValue:
         return isinstance(other, _ByValue) and np.array_equal(self.matrix, other.matrix)
 
 
-@lru_cache(maxsize=64)  # more matrices than two detectors and encoders have
+@lru_cache(maxsize=64)  # enough for the matrices of two detectors and encoders
 def _round_matrix(key: _ByValue) -> IntegerMatrix:
     numbers, scales = quantize_weights(key.matrix)
     return IntegerMatrix(packed(numbers) if len(numbers) >= _MIN_OUTPUTS else numbers, scales)

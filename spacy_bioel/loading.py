@@ -60,7 +60,7 @@ def import_code(path: str) -> UserCode:
     loader = SourceFileLoader(_CODE_MODULE, path)
     spec = spec_from_loader(_CODE_MODULE, loader)
     assert spec is not None
-    # The module must be in `sys.modules`, where pickle looks up the module of a class.
+    # Add the module to `sys.modules`, because pickle looks up a class's module there.
     module = sys.modules[_CODE_MODULE] = module_from_spec(spec)
     try:
         loader.exec_module(module)
@@ -102,7 +102,7 @@ def _unpickle_code(path: str | None, gpu_id: int) -> UserCode:
 def load_model(
     model: str, *, more: Sequence[str] = (), preset: str | None = None, **options: Any
 ) -> Language:
-    """Load a pipeline, or make a pipeline that links the names in a knowledge base.
+    """Load a pipeline, or create one that links the names in a knowledge base.
 
     model (str): Folder or package name of a pipeline, or "starter"; or a knowledge base folder, or
         a bundled knowledge base such as "starter:genes".
@@ -158,7 +158,7 @@ def _load_or_make(model: str, more: Sequence[str], options: Mapping[str, Any]) -
 
 @contextmanager
 def config_errors(where: object) -> Iterator[None]:
-    """Shorten spaCy's config errors, which quote the whole config, and suggest names that exist.
+    """Shorten spaCy's config errors, which quote the whole config, and suggest valid names.
 
     where (object): The config or its pipeline, for the message.
     RAISES BioelError: [B540] if the config is wrong.
@@ -185,14 +185,14 @@ def is_bundled(name: str) -> bool:
 
 
 def check_there(model: str) -> None:
-    """Check, without loading it, that a model exists. RAISES BioelError: [B071] if not."""
+    """Check that a model exists, without loading it. RAISES BioelError: [B071] if not."""
     is_bundled_model = model == STARTER or is_bundled(model)
     if not (is_bundled_model or Path(model).exists() or is_package(model)):
         raise BioelError(Errors.B071.format(model=model, error="no such folder or package"))
 
 
 def dictionary_pipeline(kb: str | list[str]) -> Language:
-    """Make a pipeline that finds and links knowledge base names, without training."""
+    """Create a pipeline that finds and links knowledge base names without any training."""
     tokenizer = {"@tokenizers": "spacy-bioel.BioTokenizer.v1"}
     nlp = spacy.blank("en", config={"nlp": {"tokenizer": tokenizer}})
     nlp.add_pipe(LINKER, config={"kb": kb, "mentions": "dictionary"})
@@ -214,7 +214,7 @@ def require_linker(nlp: Language, model: str = "") -> Linker:
 
 
 def set_kb(nlp: Language, kb: str, model: str) -> None:
-    """Make a pipeline link to another knowledge base; "LABEL=KB" changes only this label.
+    """Switch a pipeline to another knowledge base; "LABEL=KB" switches only that label.
 
     RAISES BioelError: [B072] without a linker, [B325] if no label has a knowledge base of its own;
         the same errors as `Linker.set_kb`.
@@ -231,14 +231,14 @@ def set_kb(nlp: Language, kb: str, model: str) -> None:
 
 
 def finds_names(nlp: Language) -> bool:
-    """Return whether the mentions are names from a knowledge base, which lack the gold labels."""
+    """Return whether a pipeline's mentions are knowledge base names, and so lack gold labels."""
     if any(pipe.cfg["names"] == "all" for pipe in pipes_made_by(NAMES, nlp)):
         return True
     return (linker := find_linker(nlp)) is not None and linker.cfg["mentions"] == BY_DICTIONARY
 
 
 def set_preset(nlp: Language, preset: str) -> None:
-    """Adapt a pipeline in place, by calling the function that a plugin registers as the preset.
+    """Adapt a pipeline in place by calling the function that a plugin registered for the preset.
 
     RAISES BioelError: [B661, B662] if there is no such preset.
     """
@@ -246,7 +246,7 @@ def set_preset(nlp: Language, preset: str) -> None:
 
 
 def fact_names(nlp: Language) -> list[str]:
-    """Return the names of facts that the linkers in a pipeline may add to links."""
+    """Return the names of facts that a pipeline's linkers may add to links."""
     linkers = pipes_made_by(LINKER, nlp)
     return list(dict.fromkeys(fact for pipe in linkers for fact in pipe.entities.fact_names))
 
@@ -257,7 +257,7 @@ def find_detector(nlp: Language) -> MentionDetector | None:
 
 
 def spans_key(linker: Linker | None) -> str:
-    """Return the linker's span group, or the default group without a linker."""
+    """Return the key of the linker's span group, or the default key without a linker."""
     return SPANS_KEY if linker is None else str(linker.cfg["spans_key"])
 
 
@@ -279,7 +279,7 @@ def load_starter(
     """Load the starter (see `spacy_bioel.load`); its KBs are built when it first links mentions."""
     meta = json.loads((_STARTER_FOLDER / "meta.json").read_text(encoding="utf8"))
     changes = Config()
-    check_utf8(config or {}, pipe="the starter")  # spaCy would crash on bad text
+    check_utf8(config or {}, pipe="the starter")  # spaCy would crash on invalid text
     for name, value in (config or {}).items():
         # Turn "a.b" into {"a": {"b": 1}}; spaCy's `dot_to_dict` would lowercase labels.
         keys = reversed(name.split("."))

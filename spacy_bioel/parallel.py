@@ -21,7 +21,7 @@ _Row = TypeVar("_Row")
 
 
 class _Blas:
-    """NumPy's BLAS library, whose number of threads applies to the whole process.
+    """NumPy's BLAS library. Its number of threads applies to the whole process.
 
     If several callers limit it at the same time, the first sets the limit of one thread, and the
     last restores the previous number.
@@ -49,7 +49,7 @@ class _Blas:
                     self._set(self._threads)
 
     def threads(self) -> int:
-        """Return the number of threads, ignoring a current limit of one thread."""
+        """Return the number of threads, ignoring any one-thread limit that is in force."""
         with self._lock:
             return self._threads if self._users else self._current_threads()
 
@@ -166,7 +166,7 @@ def _controller(user_api: str) -> ThreadpoolController:
 
 @cache
 def _mkl_setter() -> Callable[[int], int]:
-    """Return a function that sets MKL's threads in the calling thread, and returns the old number.
+    """Return a function that sets MKL's thread count in the calling thread and returns the old one.
 
     After `torch.set_num_threads`, MKL ignores OpenMP's number of threads. threadpoolctl does not
     find MKL, which is linked into the torch library.
@@ -176,7 +176,7 @@ def _mkl_setter() -> Callable[[int], int]:
 
 
 def require_gpu(gpu_id: int) -> None:
-    """Use a GPU in this thread, for all models that are made or loaded from now on.
+    """Use a GPU for all models that this thread creates or loads from now on.
 
     gpu_id (int): Number of the GPU, counted from 0; below 0: the CPU.
     RAISES BioelError: [B040] without PyTorch, [B650] if it does not find the GPU, [B651] if CuPy
@@ -198,7 +198,7 @@ def require_gpu(gpu_id: int) -> None:
         raise BioelError(Errors.B650.format(gpu_id=gpu_id, **about))
     try:
         thinc.require_gpu(gpu_id)
-        _ = thinc.get_current_ops().alloc1f(1) + 1  # CuPy compiles this, which needs all of CUDA
+        _ = thinc.get_current_ops().alloc1f(1) + 1  # CuPy compiles this, so it needs all of CUDA
     except Exception as error:
         thinc.require_cpu()
         cuda = torch.version.cuda or ""
@@ -223,7 +223,7 @@ def free_gpu_memory() -> float:
 
 
 def in_halves(compute: Callable[[Any], _Row], rows: Any) -> list[_Row]:
-    """Compute the result for a batch, or for its halves if the GPU has too little memory.
+    """Compute the result for a batch, halving the batch if the GPU has too little memory.
 
     rows: The rows of the batch, in any type that can be sliced, such as an array.
     RETURNS (list): The result for the whole batch, or the results for its parts, in order.
@@ -233,14 +233,14 @@ def in_halves(compute: Callable[[Any], _Row], rows: Any) -> list[_Row]:
     except _memory_errors():
         if len(rows) < 2:
             raise
-    # This is outside the exception handler, which would keep the batch's tensors in memory.
+    # Retry outside the exception handler, which would keep the batch's tensors in memory.
     half = len(rows) // 2
     return [*in_halves(compute, rows[:half]), *in_halves(compute, rows[half:])]
 
 
 @contextmanager
 def memory_errors() -> Iterator[None]:
-    """Turn errors about full GPU memory into errors with a remedy. RAISES BioelError: [B653]"""
+    """Turn GPU out-of-memory errors into errors with a remedy. RAISES BioelError: [B653]"""
     try:
         yield
     except _memory_errors() as error:

@@ -165,7 +165,7 @@ class Pipeline:
         return [pipe for name, pipe in nlp.components if nlp.get_pipe_meta(name).factory == factory]
 
     def check_order(self, check: Callable[[Language], None]) -> None:
-        """Run a check of the pipe order on first use, and again after changes."""
+        """Check the pipe order on first use, and again whenever it changes."""
         nlp = self._nlp()
         if nlp is not None and nlp.pipe_names != self._checked:
             check(nlp)
@@ -175,7 +175,7 @@ class Pipeline:
         self._checked = []
 
     def check_mentions(self, docs: Iterable[Doc], n_mentions: int, linker: str) -> None:
-        """Warn [W323], once, if the linker is the only pipe and the documents have no mentions."""
+        """Warn once [W323] if the linker is the only pipe and the documents have no mentions."""
         # Once any document has had mentions, documents without mentions are normal.
         self._has_mentions = self._has_mentions or n_mentions > 0
         nlp = None if self._has_mentions or not any(map(len, docs)) else self._nlp()
@@ -186,10 +186,10 @@ class Pipeline:
 
 
 class JoiningPipe:
-    """A pipe with a reference to its pipeline, which is updated if another pipeline takes it."""
+    """A pipe with a reference to its pipeline, updated if another pipeline takes the pipe."""
 
     pipeline: Pipeline
-    created_with: dict[str, Any]  # the settings of the pipe when it was created
+    created_with: dict[str, Any]  # the settings that the pipe was created with
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -206,7 +206,7 @@ class JoiningPipe:
                 note_origin(nlp, source)
 
     def join(self, nlp: Language) -> None:
-        """Make this pipe part of a pipeline, whose config then shows the current settings."""
+        """Attach this pipe to a pipeline, and keep its settings current in `nlp.config`."""
         self.pipeline = Pipeline(nlp)
         keep_config_current(nlp, self)
 
@@ -221,7 +221,7 @@ class StoredPipe(JoiningPipe, TrainablePipe, Generic[S]):
 
     cfg: dict[str, Any]
     _settings: tuple[str, S] | None = None  # the repr of `cfg`, and the settings read from it
-    _is_whole = True  # False while parts are replaced
+    _is_whole = True  # False while parts are being replaced
 
     def parts(self) -> SavedParts:
         """Return the parts to save in addition to the state."""
@@ -232,7 +232,7 @@ class StoredPipe(JoiningPipe, TrainablePipe, Generic[S]):
         raise NotImplementedError
 
     def check_settings(self) -> S:
-        """Return the current settings, checked again if they have changed since the last call.
+        """Return the current settings, rechecking them if they changed since the last call.
 
         RAISES BioelError: [B270] if a setting is wrong; the same errors as `read_settings`; [B059]
             if loading has failed.
@@ -291,7 +291,7 @@ class StoredPipe(JoiningPipe, TrainablePipe, Generic[S]):
         return losses
 
     def learn(self, examples: Sequence[Example]) -> float | None:
-        """Add the gradients of a batch. RETURNS (float | None): Loss; None without gradient."""
+        """Accumulate a batch's gradients. RETURNS (float | None): Loss; None without a gradient."""
         raise NotImplementedError
 
     def finish_update(self, sgd: Optimizer) -> None:
@@ -312,7 +312,7 @@ class StoredPipe(JoiningPipe, TrainablePipe, Generic[S]):
         return self
 
     def read_bytes(self, bytes_data: bytes) -> None:
-        """Load the result of `to_bytes`, inside `_loading`."""
+        """Load the result of `to_bytes`; call this inside `_loading`."""
         parts = srsly.msgpack_loads(bytes_data)
         self._replace_parts(parts, json.loads(parts[CFG])["state"])
 
@@ -325,7 +325,7 @@ class StoredPipe(JoiningPipe, TrainablePipe, Generic[S]):
         return self
 
     def read_folder(self, folder: Path) -> None:
-        """Load a folder that `to_disk` wrote, inside `_loading`."""
+        """Load a folder that `to_disk` wrote; call this inside `_loading`."""
         files = SavedFiles(folder)
         stored = json.loads(files.read(CFG))
         self._replace_parts({name: files.read(name) for name in stored["parts"]}, stored["state"])
@@ -366,7 +366,7 @@ def listens(model: Model) -> bool:
 
 
 def require_token_vectors(model: Model, docs: Iterable[Doc]) -> None:
-    """Refuse documents without token vectors, for which a listener would silently return zeros.
+    """Reject documents without token vectors: a listener would silently return zeros for them.
 
     RAISES BioelError: [B174] if the pipe that the model listens to has not run.
     """

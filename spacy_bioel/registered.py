@@ -1,4 +1,4 @@
-"""Load what plugins and other packages register for this package, as entry points in groups such
+"""Load the entry points that plugins and other packages register for this package, in groups such
 as `spacy_bioel_commands`.
 
 The code does not name any plugin. Only for messages, known_plugins.toml lists what each plugin
@@ -17,8 +17,8 @@ from typing import Any
 from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.types import DeclaredFact
 
-_GROUP = "spacy_bioel_"  # the prefix of the names of all groups of entry points
-# Groups of entry points; `NOUNS` has a noun for an entry of each group, for messages.
+_GROUP = "spacy_bioel_"  # prefix of all entry point group names.
+# Entry point groups. For messages, `NOUNS` has a noun for an entry in each group.
 COMMANDS, ENGINES, FACTS = "commands", "engines", "facts"
 FORMATS, FUNCTIONS = "formats", "functions"
 LINK_OPTIONS, MAPPINGS, PRESETS = "link_options", "mappings", "presets"
@@ -41,12 +41,12 @@ NOUNS = {
 
 @cache
 def _registered(group: str) -> dict[str, EntryPoint]:
-    """Return the entry points in a group by name; if two have the same name, the first counts."""
+    """Return the entry points in a group by name; if two have the same name, the first wins."""
     return {point.name: point for point in reversed(tuple(entry_points(group=_GROUP + group)))}
 
 
 def refuse_twice(group: str, name: str) -> None:
-    """Raise an error if two packages register a name. RAISES BioelError: [B660]"""
+    """Raise an error if two packages register the same name. RAISES BioelError: [B660]"""
     points = entry_points(group=_GROUP + group, name=name)
     if len(values := list(dict.fromkeys(point.value for point in points))) > 1:
         about = {"what": NOUNS[group], "name": name}
@@ -64,7 +64,7 @@ def all_names(group: str) -> list[str]:
 
 
 def load_registered(group: str, name: str) -> Any:
-    """Import what is registered under a name.
+    """Import and return the object registered under a name.
 
     RAISES BioelError: [B660] if two packages register it, [B661] if it belongs to a plugin that is
         missing, [B662] if it is unknown, [B663] if its import fails.
@@ -78,14 +78,14 @@ def load_registered(group: str, name: str) -> Any:
         raise BioelError(Errors.B662.format(**about, known=known))
     try:
         return point.load()
-    except Exception as error:  # a missing package of an extra, or an error in another package
+    except Exception as error:  # a missing extra, or an error in another package
         problem = f"{type(error).__name__}: {error}"
         raise BioelError(Errors.B663.format(**about, module=point.module, error=problem)) from error
 
 
 @cache
 def declared_facts() -> dict[str, DeclaredFact]:
-    """Return the declared facts by name; each says how its values appear in outputs.
+    """Return the declared facts by name; each defines how its values appear in outputs.
 
     A declaration that cannot be imported is left out; stored values of the fact remain unchanged.
     """
@@ -103,13 +103,13 @@ def refuse_if_missing(group: str, name: str) -> None:
 
 
 def missing_names(group: str) -> list[str]:
-    """Return the names in a group that known plugins would add, if they were installed."""
+    """Return the names in a group that known but missing plugins would add."""
     known = [name for offers in known_plugins().values() for name in offers.get(group, ())]
     return [name for name in known if name not in _registered(group)]
 
 
 def plugin_of(group: str, name: str) -> str:
-    """Return the known plugin to which a name in a group belongs, or ""."""
+    """Return the known plugin that registers a name in a group, or ""."""
     plugins = known_plugins().items()
     return next((plugin for plugin, offers in plugins if name in offers.get(group, ())), "")
 

@@ -44,7 +44,7 @@ CANDIDATE_COLUMNS = (
 _MAX_EXCLUDED = 3
 _MIN_EXCLUDED_SCORE = 0.05
 _MAX_SIMILAR_NAMES = 3
-_MIN_CHANGE = 0.05  # smaller score changes are not explained
+_MIN_CHANGE = 0.05  # smaller score changes are not explained.
 # Minimum probability for reporting a span: by default, and if the user asks about a phrase.
 _MIN_PROBABILITY, _MIN_ASKED_PROBABILITY = 0.01, 1e-4
 
@@ -98,7 +98,7 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
             generator, batch, found & asked_for if words else found, considered
         )
         if missing := [span for span in words if (span.start, span.end) not in found]:
-            # Ranked separately, so that these spans do not change the scores of found mentions.
+            # Rank these separately, so that they do not change the scores of the mentions found.
             extended = _add_spans(batch, missing, considered, generator)
             hypothetical = decide(rank_candidates(extended, generator), generator)
             others = _explain_mentions(generator, hypothetical, asked_for - found, considered)
@@ -114,7 +114,7 @@ def explain(nlp: Language, text: str, mention: str | None = None) -> Report:
 
 
 def pieces(report: Report) -> Iterator[tuple[str, Explanation | None]]:
-    """Yield (piece of the text, mention or None); only the first of overlapping mentions counts."""
+    """Yield (text piece, mention or None) pairs; if mentions overlap, only the first counts."""
     end = 0
     for mention in sorted(report.mentions, key=lambda m: (m.start, -m.end)):
         if mention.is_mention and mention.start >= end:
@@ -137,7 +137,7 @@ def span_rows(report: Report) -> list[tuple[str, ...]]:
 
 
 def mention_parts(report: Report) -> Iterator[tuple[Explanation, list[str], list[Any], list[str]]]:
-    """Yield each mention, the lines about it, the cells of `CANDIDATE_COLUMNS` for its candidates,
+    """Yield each mention with the lines about it, its candidates' cells (see `CANDIDATE_COLUMNS`),
     and the lines about other concepts."""
     for m in report.mentions:
         before = [m.reason, f"Looked up: {', '.join(map(repr, m.strings))}"]
@@ -260,7 +260,7 @@ def _explain_mentions(
     wanted: Collection[tuple[int, int]],
     considered: Sequence[Considered],
 ) -> list[Explanation]:
-    """Explain the mentions at the wanted (start, end) tokens, as `Linker.predict` decides them."""
+    """Explain what `Linker.predict` decides for the mentions at the wanted (start, end) tokens."""
     probabilities = {(c.start, c.end, c.label): c.probability for c in considered}
     rule_reasons = generator.rules.explain(batch)
     explained = []

@@ -19,7 +19,7 @@ from spacy_bioel.errors import BioelError, Errors
 LINKER, DETECTOR, NAMES = "bioel_linker", "bioel_mentions", "bioel_names"  # factory names
 GOLD_KEY = "bioel_gold"
 SPANS_KEY = "bioel"
-# Values of the linker's `mentions` setting that other modules compare with.
+# Values of the linker's `mentions` setting that other modules check for.
 BY_DICTIONARY, SPANS_AND_DICTIONARY = "dictionary", "spans+dictionary"
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -30,7 +30,7 @@ NonEmptyStrings = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], _as
 _Folders = Annotated[list[str], Field(min_length=1)]
 _GoldKey = Annotated[str, Field(description="Span group with the gold mentions, for training.")]
 
-# Words that messages use for the types of a JSON schema.
+# Words for JSON schema types in messages.
 _TYPE_WORDS = {
     "boolean": "true or false",
     "null": "null",
@@ -41,7 +41,7 @@ _TYPE_WORDS = {
 
 
 class SettingsError(BioelError, ConfigValidationError):
-    """Error for wrong settings, which `spacy train` shows without a traceback."""
+    """Raised for wrong settings; `spacy train` shows it without a traceback."""
 
     def _format(self) -> str:
         return super()._format().strip()
@@ -66,7 +66,7 @@ class Settings(BaseModel):
 
     @classmethod
     def of(cls, cfg: Mapping[str, Any]) -> Self:
-        """Check the settings of a pipe and copy them.
+        """Check a pipe's settings and copy them.
 
         RAISES BioelError: [B270] if a setting is unknown, has the wrong type, is out of range, or
             contains half of a surrogate pair, which cannot be saved.
@@ -87,7 +87,7 @@ class Settings(BaseModel):
 
     @classmethod
     def _complaint(cls, cfg: Mapping[str, Any], loc: tuple[int | str, ...]) -> str:
-        """Return a line with the setting at a pydantic error's `loc`, and the expected values."""
+        """Describe the setting at a pydantic error's `loc` and its expected values on one line."""
         name, *inner = loc
         value = cfg[name]  # type: ignore[index]
         if not isinstance(name, str) or name not in cls.model_fields:
@@ -220,7 +220,7 @@ class DictionarySettings(Settings):
 
 
 class EvidenceSettings(Settings):
-    """Switches for each source of evidence."""
+    """A switch for each source of evidence."""
 
     exact: bool = Field(
         default=True,
@@ -298,7 +298,7 @@ class TrainingSettings(Settings):
     seed: Natural = Field(default=0, description="Random seed of the sampling.")
 
 
-# Labels of general pipelines such as en_core_web_sm, which do not mark biomedical concepts.
+# Labels in general pipelines such as en_core_web_sm; they do not mark biomedical concepts.
 GENERAL_LABELS = frozenset(
     "PERSON PER NORP FAC ORG GPE LOC EVENT WORK_OF_ART LAW LANGUAGE DATE TIME PERCENT MONEY"
     " QUANTITY ORDINAL CARDINAL".split()

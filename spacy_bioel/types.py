@@ -22,8 +22,8 @@ FloatArray = NDArray[np.float32]
 DoubleArray = NDArray[np.float64]
 
 NIL = "NIL"  # the `span.kb_id_` of a mention that is not linked
-DOC_ENTS = "doc.ents"  # means the entities of a Doc, where the key of a span group is expected
-# Name of the span group attribute with the labels that annotators looked for (see `AnnotatedText`).
+DOC_ENTS = "doc.ents"  # in place of a span group key, means the Doc's entities.
+# Span group attribute with the labels that annotators looked for (see `AnnotatedText`).
 ANNOTATES = "annotates"
 # Labels that have their own entity rules.
 CELL_LINE = "CellLine"
@@ -31,10 +31,10 @@ CHEMICAL = "Chemical"
 GENE = "Gene"
 SPECIES = "Species"
 VARIANT = "Variant"
-# Prefix of organism ids. A type with this prefix is the species of a gene.
+# Prefix of organism ids. A type with this prefix is a gene's species.
 ORGANISM = "NCBITaxon:"
 HUMAN = f"{ORGANISM}9606"
-# Types of organisms that live in a host; texts name such an organism where they mention its genes.
+# Types of organisms that live in a host; texts that mention their genes also name the organism.
 MICROBES = frozenset((VIRUS := "Virus", PROKARYOTE := "Prokaryote"))
 # Prefix of variant ids, which come from the text instead of a knowledge base.
 DBSNP = "dbSNP:"
@@ -68,7 +68,7 @@ class Concept:
     consider: tuple[str, ...] | None = None
 
     def _repr_html_(self) -> str:
-        """Return a table of what is known about the concept, for notebooks."""
+        """Render the concept as an HTML table, for notebooks."""
         values = [(column.name, getattr(self, column.name)) for column in fields(self)]
         rows = [
             f"<tr><th>{name}</th><td>{escape(x if isinstance(x, str) else '; '.join(x))}</td></tr>"
@@ -104,7 +104,7 @@ class KbRelease:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A part of a text that means one concept, several (a composite), or none in the KB (NIL).
+    """A span of text that refers to one concept, several (a composite), or none in the KB (NIL).
 
     start, end (int): Character offsets into AnnotatedText.text; text[start:end] is the mention.
     label (str): The mention's semantic type, e.g. "Disease".
@@ -140,7 +140,7 @@ class AnnotatedText:
     entities: tuple[Mention, ...] | None = field(default=None, compare=False)
 
 
-DECIMALS = 4  # the number of decimals that the scores of candidates are rounded to
+DECIMALS = 4  # candidate scores are rounded to this many decimals
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ def is_tied(candidates: Sequence[Candidate]) -> bool:
 @dataclass(frozen=True)
 class DeclaredFact:
     """How a fact that is a JSON object appears in outputs; registered as an entry point in the
-    group `spacy_bioel_facts`, under the name of the fact.
+    group `spacy_bioel_facts`, under the fact's name.
 
     columns (Mapping): For each column of tables, a function from the value to the cell; None is an
         empty cell.
@@ -263,7 +263,7 @@ class Opened(Protocol):
 
 
 class Opener(Protocol):
-    """A pipe that can open its knowledge base once the knowledge base has been built."""
+    """A pipe that can open its knowledge base once it has been built."""
 
     def kb_if_built(self) -> Opened: ...
 
@@ -282,13 +282,13 @@ def remember(kb: Opened) -> None:
 
 
 def remember_opener(opener: Opener) -> None:
-    """Register a pipe whose knowledge base is opened when records from other processes need it."""
+    """Register a pipe, to open its knowledge base when records from other processes need it."""
     with _OPENED_LOCK:
         _OPENERS.add(opener)
 
 
 def opened(fingerprint: str) -> Opened:
-    """Return the open knowledge base with a fingerprint. RAISES BioelError: [B320] if not open."""
+    """Find an open knowledge base by its fingerprint. RAISES BioelError: [B320] if not open."""
     if (kb := _find_opened(fingerprint)) is not None:
         return kb
     with _OPENED_LOCK:
@@ -308,15 +308,15 @@ def _find_opened(fingerprint: str) -> Opened | None:
 
 @lru_cache(maxsize=1 << 16)  # texts mention the same few concepts again and again
 def _name_and_types(fingerprint: str, id: str) -> tuple[str, tuple[str, ...]]:
-    """Return the preferred name of a concept and its types. RAISES BioelError: [B320]"""
+    """Return a concept's preferred name and its types. RAISES BioelError: [B320]"""
     kb = opened(fingerprint)
     row = kb.find(id)
     return (kb.preferred_name(row), kb.types_of(row)) if row >= 0 else ("", ())
 
 
 def type_name(candidate: Candidate) -> str:
-    """Return the preferred name of a concept's type if the type is a concept of an open KB, such as
-    the species of a gene; else ""."""
+    """Return the preferred name of a concept's type, such as a gene's species, if the type is
+    itself a concept in an open KB; else ""."""
     types: list[str] = []
     with suppress(BioelError):
         types = [type for type in _name_and_types(candidate.kb, candidate.id)[1] if ":" in type]
@@ -327,7 +327,7 @@ def type_name(candidate: Candidate) -> str:
 
 
 def releases_of(fingerprint: str) -> tuple[str, ...]:
-    """Describe the releases in a knowledge base; the result is empty if it is not open."""
+    """Describe a knowledge base's releases; return () if it is not open."""
     try:
         return tuple(map(str, opened(fingerprint).releases))
     except BioelError:
@@ -341,7 +341,7 @@ SpanKey = tuple[int, int, str]  # start token, end token (exclusive), label
 
 
 def candidates_of(n: int, kb: str, *columns: Iterable[Any]) -> list[tuple[Candidate, ...]]:
-    """Make the candidates of n mentions from columns, keeping their order.
+    """Build n mentions' candidates from columns, keeping their order.
 
     kb (str): Fingerprint of the candidates' knowledge base.
     columns (Iterable): The mention number, id, score, name and evidence of each candidate.

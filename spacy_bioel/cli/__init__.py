@@ -1,4 +1,4 @@
-"""The `bioel` command: register its subcommands, and show errors as messages.
+"""The `bioel` command: register its subcommands and print errors as messages.
 
 Only plugins import this package; they register their commands through entry points, as other
 packages may. Commands import modules that need spaCy inside their functions, so that
@@ -65,7 +65,7 @@ for kb_command in (kb_show.info, kb_show.search, kb_show.show, kb_build.encode, 
 
 
 def _add_registered() -> None:
-    """Add the commands of plugins and other packages; "kb diff" becomes `bioel kb diff`.
+    """Add commands from plugins and other packages; "kb diff" becomes `bioel kb diff`.
 
     A command that is missing or cannot be imported is hidden, and raises an error when it is run.
     """
@@ -124,12 +124,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     RAISES SystemExit: With status 0 on success, 2 for invalid arguments or input (one line on
         stderr), 130 after Ctrl+C, 1 for any other failure.
     """
-    # Pipelines and builds create many objects and few reference cycles: collect garbage less often.
+    # Pipelines and builds create many objects but few reference cycles, so run the GC less often.
     gc.set_threshold(50_000, 20, 20)
     try:
         with memory_errors():
             app(args=None if argv is None else list(argv), prog_name="bioel")
-    except SystemExit as error:  # typer says nothing after Ctrl+C
+    except SystemExit as error:  # typer prints nothing after Ctrl+C
         if isinstance(getattr(error.__context__, "__cause__", None), KeyboardInterrupt):
             console.show_note("Interrupted; no unfinished file was written. Run the command again.")
         raise
@@ -156,6 +156,6 @@ def _exit_with_error(message: str) -> NoReturn:
     console.show_error(message)
     try:
         sys.stdout.flush()
-    except OSError:  # the disk is full, and Python would try to write the output again at exit
+    except OSError:  # the disk is full, and Python would retry the write at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(2)

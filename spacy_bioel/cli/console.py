@@ -1,4 +1,4 @@
-"""Parts shared by all commands: arguments, options, messages on stderr, tables and files."""
+"""Helpers shared by all commands: arguments, options, messages on stderr, tables and files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from spacy_bioel.types import DOC_ENTS
 
 Tracked = TypeVar("Tracked")
 _WIDTH_OF_FILES = 160
-# Numbers of the errors for a full disk or quota, which do not name the file that was written to.
+# Error numbers for a full disk or quota; these errors do not name the file being written.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # Terminal control characters (C0 except line breaks and tabs, C1, text direction), and lone
 # surrogates.
@@ -48,31 +48,31 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud
 
 
 def visible(text: str) -> str:
-    r"""Escape control characters as "\x1b", so that names and texts cannot control a terminal."""
+    r"""Escape control characters ("\x1b") so that names and texts cannot control the terminal."""
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 class _Console(Console):
-    """Console that escapes control characters, and shows no emoji for words such as ":id:"."""
+    """Console that escapes control characters and does not turn words such as ":id:" into emoji."""
 
     def render_str(self, text: str, **options: Any) -> Text:  # type: ignore[override]
         return super().render_str(visible(text), **options | {"emoji": False})
 
 
 def show_error(message: str) -> None:
-    """Print an error in red on one line of stderr."""
+    """Print an error on stderr, in red and on one line."""
     _stderr().print(
         f"error: {' '.join(message.split())}", style="red", markup=False, soft_wrap=True
     )
 
 
 def show_note(message: str) -> None:
-    """Print a line for users on stderr, because stdout is for results."""
+    """Print a line for the user on stderr, because stdout is reserved for results."""
     _stderr().print(message, markup=False, highlight=False, soft_wrap=True)
 
 
 def count_of(n: int, noun: str) -> str:
-    """Format a number and a noun: "1 document", "2,000 documents"."""
+    """Format a count with its noun: "1 document", "2,000 documents"."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
@@ -82,7 +82,7 @@ def bullet_list(meanings: Mapping[str, str]) -> str:
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
-    """Print a table on stdout, without a header if there are no columns."""
+    """Print a table on stdout; omit the header if no columns are given."""
     headers = (Column(name, overflow="fold") for name in columns)
     table = Table(*headers, title=title or None, show_header=bool(columns))
     for row in rows:
@@ -96,7 +96,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: 
 def track(
     items: Iterable[Tracked], description: str, *, total: int | None = None
 ) -> Iterator[Tracked]:
-    """Yield items while showing a progress bar, with the time left if their number is known."""
+    """Yield items while showing a progress bar, including the time left if the total is known."""
     with progress_bar(description, total=total or length_hint(items) or None) as advance:
         for item in items:
             yield item
@@ -131,13 +131,13 @@ def write_json(path: Path | None, content: object) -> bool:
 
 @contextmanager
 def writing(path: Path) -> Iterator[TextIO]:
-    """Open a text file that is moved to `path` only on success; "-" is stdout."""
+    """Open a temporary text file that is moved to `path` on success; "-" means stdout."""
     if str(path) == "-":
         with naming(Path("stdout")):
             if isinstance(sys.stdout, TextIOWrapper):
                 sys.stdout.reconfigure(encoding="utf8")  # regardless of the locale
             yield sys.stdout
-            sys.stdout.flush()  # so that errors are raised here and mention stdout
+            sys.stdout.flush()  # raise errors here, so that they mention stdout
         return
     make_folder(path.parent)
     with naming(path), replacing_text(path) as file:
@@ -146,7 +146,7 @@ def writing(path: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def reporting_bad(report: Path | None, *, sources: Sequence[Path]) -> Iterator[None]:
-    """Skip bad records, list them in `report` and show the first; without `report`, raise errors.
+    """Skip bad records, list all in `report` and print a few; without `report`, raise errors.
 
     RAISES BioelError: [B400] if all records are bad. The table is still written.
     """
@@ -176,7 +176,7 @@ def _write_bad(file: TextIO, record: BadRecord) -> None:
 
 
 def check_distinct(inputs: Iterable[object], outputs: Iterable[object]) -> None:
-    """Check that each output is a file of its own; None, "-" and devices are ignored.
+    """Check that no output is also an input or another output; ignore None, "-" and devices.
 
     RAISES BioelError: [B493] if an output is also an input, [B555] if two outputs are one file.
     """
@@ -188,7 +188,7 @@ def check_distinct(inputs: Iterable[object], outputs: Iterable[object]) -> None:
 
 
 def _identity(file: object) -> object:
-    """Return a value that is equal for all names of a file: its device and inode, or its path."""
+    """Return a value that identifies a file under any name: its device and inode, or its path."""
     path = Path(str(file))
     if file is None or str(file) == "-" or is_stream(path):
         return object()  # not equal to any other file
@@ -196,7 +196,7 @@ def _identity(file: object) -> object:
 
 
 def make_folder(folder: Path) -> None:
-    """Create an output folder and report it, in case its name is a typo."""
+    """Create an output folder, and tell the user in case its name is a typo."""
     if not folder.exists():
         folder.mkdir(parents=True)
         show_note(f"Created the folder {folder}.")
@@ -204,7 +204,7 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Make OSErrors report `path` as their file.
+    """Make OSErrors raised in this block report `path` as their file.
 
     Otherwise, a full disk is reported without a file name, and other errors with the name of the
     temporary file.
@@ -230,19 +230,19 @@ def is_watched() -> bool:
 
 
 def _stderr() -> Console:
-    # Make a console for each use, because a console keeps the stream that it was created with.
+    # Create a new console each time, because a console keeps the stream it was created with.
     return _Console(stderr=True)
 
 
 def refuse_folder(path: Path | None) -> Path | None:
-    """Reject an output file that is a folder, before the command starts."""
+    """Reject an output path that is a folder, before the command starts."""
     if path is not None and path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "", str(path))
     return path
 
 
 def _import_code(path: str | None) -> str | None:
-    """Import the `--code` file while options are parsed, before a pipeline is loaded."""
+    """Import the `--code` file during option parsing, before any pipeline is loaded."""
     if path is not None:
         from spacy_bioel.loading import import_code
 
@@ -288,7 +288,7 @@ Code = Annotated[
 
 
 def _use_gpu(gpu_id: int) -> int:
-    """Use the GPU from `--gpu-id`, before a pipeline is loaded."""
+    """Activate the GPU given by `--gpu-id` before any pipeline is loaded."""
     require_gpu(gpu_id)
     return gpu_id
 
@@ -300,7 +300,7 @@ GpuId = Annotated[
 
 
 def _check_preset(preset: str | None) -> str | None:
-    """Refuse an unknown preset. RAISES BioelError: [B661, B662, B663]"""
+    """Reject an unknown preset. RAISES BioelError: [B661, B662, B663]"""
     if preset is not None:
         load_registered(PRESETS, preset)
     return preset
@@ -344,7 +344,7 @@ SkipBad = Annotated[
 
 @dataclass(frozen=True)
 class GoldPlace:
-    """Options that say where a .spacy file has its gold mentions."""
+    """Options that specify where a .spacy file stores its gold mentions."""
 
     spans_key: Annotated[
         str | None,
@@ -376,9 +376,9 @@ Kb = Annotated[
 def expand_options(
     command: Callable[..., None], plugins: Sequence[type] = ()
 ) -> Callable[..., None]:
-    """Replace a command's parameter `options`, a dataclass, with an option for each of its fields.
+    """Replace a command's `options` parameter, a dataclass, with one option per field.
 
-    plugins (Sequence[type]): Further dataclasses, which the command gets as the list `plugins`.
+    plugins (Sequence[type]): Further dataclasses, passed to the command as the list `plugins`.
     """
     original = signature(command, eval_str=True)
     groups = [get_type_hints(command)["options"], *plugins]

@@ -77,7 +77,7 @@ def convert(
 def _counted(
     texts: Iterable[AnnotatedText], counts: Counter[str], corpus: Path
 ) -> Iterator[AnnotatedText]:
-    """Count documents and mentions. RAISES BioelError: [B076] at the end if none has a mention."""
+    """Count documents and mentions. RAISES BioelError: [B076] if the corpus has no mentions."""
     for text in texts:
         counts.update(documents=1, mentions=len(text.mentions))
         yield text

@@ -164,7 +164,7 @@ def link_command(
         target = next(iter(outputs))
         totals = link_file(source, target, model=model, code=code, batch_size=batch_size)
     else:
-        # Input is opened before the pipeline is loaded, so that errors are reported without delay.
+        # Open the input before loading the pipeline, so that errors are reported without delay.
         read: Any = inputs.read_mentions if is_given else inputs.stream_documents
         reading: Any = {"spans_key": place} if is_given else {"skip_bad": skip_bad}
         documents = read(source, format, **reading)
@@ -197,7 +197,7 @@ def link_command(
 
 
 def show_totals(totals: Totals) -> None:
-    """Show the counts of documents and mentions. RAISES typer.Exit: If documents failed."""
+    """Print document and mention counts. RAISES typer.Exit: If any document failed."""
     n_documents = console.count_of(totals.documents, "document")
     n_mentions = console.count_of(totals.mentions, "mention")
     console.show_note(f"{n_documents}, {n_mentions}, {totals.nil:,} of them NIL.")
@@ -252,7 +252,7 @@ def explain_command(
         raise BioelError(Errors.B440.format(found=json.dumps(arguments, ensure_ascii=False)))
     model, text = ["starter", *arguments][-2:]
     text = sys.stdin.read() if text == "-" else text
-    if not text.strip() or os.path.exists(text):  # no error if the text is too long for a path
+    if not text.strip() or os.path.exists(text):  # never raises, even if too long for a path
         raise BioelError(Errors.B441.format(found=text))
     report = reports.explain(load_model(model, preset=preset), text, mention)
     if html is not None:

@@ -36,16 +36,16 @@ from spacy_bioel.types import AnnotatedText
 STDIN = "-"
 _PLAIN, _WHOLE, _DOCBIN, _PARQUET = "text", "whole", "spacy", ".parquet"
 _ENCODING = "utf-8-sig"
-_MAX_COUNTED = 200_000  # the most documents to count, which takes about 20 seconds
-# Formats detected in .txt files besides plain text. Tables are excluded, because plain text may
-# contain tabs.
+_MAX_COUNTED = 200_000  # maximum number of documents to count (takes about 20 seconds).
+# Formats other than plain text that are recognised in .txt files. Tables are not, because plain
+# text may contain tabs.
 _CORPORA_IN_TXT = ("pubtator", "bioc-xml", "bioc-json", "jsonl", "brat")
 
 
 def read_mentions(
     source: str, format: str | None, spans_key: str | None = None
 ) -> Iterator[AnnotatedText]:
-    """Stream the documents in a corpus with their mentions; `spans_key` is as for `read_texts`."""
+    """Stream a corpus's documents with their mentions; see `read_texts` for `spans_key`."""
     _check_format(format)
     path = Path(source)
     if source == STDIN or source.endswith(_PARQUET):
@@ -61,11 +61,11 @@ def read_mentions(
 def stream_documents(
     source: str, format: str | None, *, skip_bad: Path | None = None
 ) -> Iterator[Document]:
-    """Stream documents as (text, id); ids in plain text are line numbers or file names.
+    """Stream documents as (text, id). In plain text, an id is a line number or file name.
 
     Errors in the first document are raised by the call itself, before it is requested.
 
-    skip_bad (Path | None): File to list the skipped bad rows of a table in; None: raise errors.
+    skip_bad (Path | None): File in which to list a table's skipped rows; None: raise errors.
     """
     _check_format(format)
     path, is_table = Path(source), format is None and is_text_table(source)
@@ -113,7 +113,7 @@ def _read_table(path: Path, skip_bad: Path | None) -> Iterator[Document]:
         yield from counting_kept((text, id) for text, id in read_text_table(path))
 
 
-_WRAPPED = re.compile(r".{49,160}[^.!?:;]")  # a line of text that may continue on the next line
+_WRAPPED = re.compile(r".{49,160}[^.!?:;]")  # a line that may continue on the next one
 _MIN_WRAPPED = 3
 
 
@@ -130,7 +130,7 @@ def _read_lines(source: str) -> Iterator[Document]:
             text = _decode_start(line, source) if first else line.decode("utf8", "surrogateescape")
             n_wrapped += text[:1].islower() and _WRAPPED.fullmatch(before) is not None
             if n_wrapped == _MIN_WRAPPED:
-                n_wrapped += 1  # so that the note is shown only once
+                n_wrapped += 1  # show the note only once
                 console.show_note(Warnings.W390.format(source=_shown(source)))
             before = text.rstrip()
             if text := text.strip():
@@ -138,7 +138,7 @@ def _read_lines(source: str) -> Iterator[Document]:
 
 
 def _decode_start(start: bytes, source: str) -> str:
-    """Decode the first bytes of a file. RAISES BioelError: [B103] for a UTF-16 byte order mark."""
+    """Decode the start of a file. RAISES BioelError: [B103] if it has a UTF-16 byte order mark."""
     if start.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
         mark = "a UTF-16 byte order mark"
         raise BioelError(Errors.B103.format(path=source, line=1, found=mark, likely="utf-16"))
@@ -146,7 +146,7 @@ def _decode_start(start: bytes, source: str) -> str:
 
 
 def read_folder(folder: Path) -> Iterator[Document]:
-    """Stream the .txt and .txt.gz files in a folder, sorted by name, as one document each.
+    """Stream each .txt and .txt.gz file in a folder as one document, sorted by name.
 
     If a file is not UTF-8, only its document fails. Warns [W304] about files that are left out.
     """
@@ -204,12 +204,12 @@ def _is_plain(path: Path, format: str | None) -> bool:
         return format in (_PLAIN, _WHOLE)
     try:
         return detect_corpus_format(path) not in _CORPORA_IN_TXT
-    except BioelError:  # no format detected; an unreadable file fails again when it is read
+    except BioelError:  # no format detected; an unreadable file will fail again when read
         return True
 
 
 def outputs_of(names: Sequence[str], *, xrefs: bool) -> dict[str, str]:
-    """Map output names to the suffixes of their formats; with `xrefs`, a format must store them."""
+    """Map output names to format suffixes; with `xrefs`, reject formats that cannot store them."""
     outputs = {name: suffix_of(name, formats.suffixes()) for name in names}
     for name, suffix in outputs.items():
         if suffix in missing_names(FORMATS):
@@ -247,7 +247,7 @@ def write_links(
 def watched(
     linked: Iterable[LinkedText], totals: Totals, *, total: int = 0, silent: bool = False
 ) -> Iterator[LinkedText]:
-    """Yield linked texts, count them, and show the progress and, unless silent, failures."""
+    """Yield and count linked texts, showing progress and, unless `silent`, failures."""
     for document in console.track(linked, "Linking", total=total or None):
         totals.add(document)
         yield document
@@ -258,10 +258,10 @@ def watched(
 
 
 def count_input(read: Callable[..., Iterable[object]], source: str, format: str | None) -> int:
-    """Count documents for the progress bar; 0 if that would take long, or use up the input."""
+    """Count documents for the progress bar; 0 if counting would be slow or consume the input."""
     if source == STDIN or is_stream(Path(source)) or not console.is_watched():
         return 0
-    # Errors and notes are reported when the documents are linked.
+    # Suppress errors and notes here; they are reported when the documents are linked.
     with suppress(Exception), redirect_stderr(StringIO()):
         if (n := sum(1 for _ in islice(read(source, format), _MAX_COUNTED + 1))) <= _MAX_COUNTED:
             return n
@@ -270,7 +270,7 @@ def count_input(read: Callable[..., Iterable[object]], source: str, format: str 
 
 @contextmanager
 def writing_format(path: Path, format: formats.AnyFormat) -> Iterator[formats.Write]:
-    """Open an output, which is created or replaced only on success."""
+    """Open an output that is created or replaced only on success."""
 
     def write_named(document: Any) -> None:
         with console.naming(path):  # so that an error shows which output failed

@@ -27,15 +27,15 @@ from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Concept
 
-# Maximum number of digits of a column number in --columns; longer numbers are header names.
+# Maximum digits of a column number in --columns; longer numbers are treated as header names.
 _MAX_DIGITS = 9
-RETIRED_COLUMNS = {"id": 1, "replaced_by": 2}  # columns of a file of retired ids
+RETIRED_COLUMNS = {"id": 1, "replaced_by": 2}  # column numbers in a file of retired ids
 SOURCES_HELP = "OBO, OWL, MeSH XML, a UMLS or OMOP folder, CTD, JSONL, CSV, TSV or XLSX."
 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """Options for the sources of a knowledge base."""
+    """Options for a knowledge base's sources."""
 
     format: console.Format = None
     prefix: console.Prefix = ""
@@ -95,7 +95,7 @@ def build(
     ] = None,
     json_file: console.Json = None,
 ) -> None:
-    """Build a knowledge base from one or several sources.
+    """Build a knowledge base from one or more sources.
 
     Records with the same id are merged. The report counts everything that is left out. The folder
     is created or replaced only after all sources have been read.
@@ -171,7 +171,7 @@ def encode(
 def open_sources(
     paths: Sequence[Path], options: SourceOptions
 ) -> tuple[Iterator[Concept], dict[str, Any]]:
-    """Open the sources given by a command's options.
+    """Open a knowledge base's sources as specified by a command's options.
 
     RETURNS (tuple): A stream of the concepts in all files; and the `types` to keep, `source`,
         `release` and `licence`, whose defaults are the file names and OBO headers.
@@ -204,7 +204,7 @@ def _with_good_ids(path: Path, concepts: Iterable[Concept]) -> Iterator[Concept]
 
 
 def show_counts(title: str, counts: Mapping[str, int | str]) -> None:
-    """Print a table of the non-zero counts and their meanings."""
+    """Print a table of non-zero counts with their meanings."""
     rows = [
         (MEANINGS_OF_COUNTS[name], count if isinstance(count, str) else f"{count:,}")
         for name, count in counts.items()
@@ -233,7 +233,7 @@ def copy(
     kb: console.Kb,
     out: Annotated[Path, Argument(metavar="OUT", help="Folder of the copy.")],
 ) -> None:
-    """Copy a knowledge base, which may be bundled, to a folder that can be changed.
+    """Copy a knowledge base, bundled or not, to a folder where you can change it.
 
     Example: `bioel kb copy starter:genes my_genes`
     """

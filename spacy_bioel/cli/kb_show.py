@@ -96,7 +96,7 @@ def open_kb_argument(kb: str) -> KnowledgeBase:
 
 
 def describe_kb(base: KnowledgeBase) -> dict[str, Any]:
-    """Describe a knowledge base: metadata, concepts per type and vectors, as JSON values."""
+    """Describe a knowledge base (metadata, concepts per type, vectors) as JSON values."""
     about = {key: value for key, value in base.meta.items() if key != "withdrawn"}
     n_per_type = np.bincount(base.type_ids, minlength=len(base.type_names)).tolist()
     per_type = dict(zip(base.type_names, n_per_type, strict=True))
@@ -133,13 +133,13 @@ def _info_rows(about: dict[str, Any], *, kb: str) -> Iterator[tuple[str, str]]:
 
 
 def _shorten_list(items: list[str], n: int) -> list[str]:
-    """Keep the first items for a table; JSON has all of them."""
+    """Shorten a list for a table; the JSON output contains all items."""
     n_more = len(items) - n
     return [*items[:n], f"and {n_more:,} more"] if n_more > 0 else items
 
 
 def ann_text(ann: dict[str, Any] | None) -> str:
-    """Describe an approximate index, with its recall relative to exact search."""
+    """Describe an approximate index and its recall relative to exact search."""
     if ann is None:
         return "no approximate index"
     recall = f"recall@1 {ann['recall@1']:.2%}, recall@10 {ann['recall@10']:.2%}"

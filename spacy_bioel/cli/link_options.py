@@ -1,4 +1,4 @@
-"""The options that plugins add to `bioel link`."""
+"""Options that plugins add to `bioel link`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LinkRun:
-    """A run of `bioel link`, as far as the options of plugins may depend on it.
+    """The properties of a `bioel link` run that plugin options may depend on.
 
     model (str), preset (str | None): As given to the command.
     takes_mentions (bool): Whether the input provides the mentions.
@@ -34,14 +34,14 @@ class LinkRun:
 
 @dataclass(frozen=True)
 class LinkOptions:
-    """Base class for the options of a plugin: a dataclass with an option for each field."""
+    """Base class for a plugin's options: a dataclass with one field per option."""
 
     def given(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""
         return {f.name: x for f in fields(self) if (x := getattr(self, f.name)) != f.default}
 
     def check(self, run: LinkRun) -> None:
-        """Raise an error for options that do not go together, before anything is read."""
+        """Raise an error if options conflict, before any input is read."""
 
     def adapt(self, nlp: Language, run: LinkRun) -> None:
         """Change the loaded pipeline in place."""
@@ -49,15 +49,15 @@ class LinkOptions:
     def change(
         self, linked: Iterable[LinkedText], nlp: Language, run: LinkRun
     ) -> Iterable[LinkedText]:
-        """Return the linked documents to write, changed as the options require."""
+        """Return the linked documents to write, modified according to the options."""
         return linked
 
 
 def option_classes() -> list[type[LinkOptions]]:
-    """Return the class of options of each plugin.
+    """Return each plugin's options class.
 
-    Options of a known plugin that is missing, or that cannot be imported, are hidden; using one
-    raises an error that says why.
+    If a known plugin is missing or cannot be imported, its options are hidden; using one raises
+    an error that says why.
     """
     classes: list[type[LinkOptions]] = []
     known = {name: offers.get(LINK_OPTIONS, []) for name, offers in known_plugins().items()}

@@ -1,7 +1,7 @@
-"""Keep the links of a run that may be interrupted, so that another run can continue it.
+"""Save links during a run, so that another run can continue if the first is interrupted.
 
-The partial file lies next to the output until the output is complete. The file has one JSON line
-about the run, then one per linked document, and does not depend on the format of the output.
+The partial file stays next to the output until the output is complete. It has one JSON line about
+the run, then one per linked document, whatever the output format.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from spacy_bioel.export.rows import Item, LinkedText, Totals
 from spacy_bioel.files import fingerprint_folder, is_stream
 from spacy_bioel.linking.pipe import Linker
 
-_LINKED_TEXT = TypeAdapter(LinkedText)  # writes and reads all values as JSON
-_START = b'{"partial output of": "bioel link"'  # marks our files; others are kept
+_LINKED_TEXT = TypeAdapter(LinkedText)  # serialises to and from JSON
+_START = b'{"partial output of": "bioel link"'  # marks our files; any other file is left alone
 LinkedTexts = Generator[LinkedText, None, None]
 
 
 class PartialLinks:
-    """The links of the documents that a run has finished, in a partial file.
+    """A partial file with the links of all documents that a run has finished.
 
     path (Path): The partial file, which is created when linking starts.
     resume (bool): Continue the run that left the file, if there is one.
@@ -44,11 +44,11 @@ class PartialLinks:
         self._n_done = 0
         self._about: dict[str, str] = {}
         with suppress(FileNotFoundError), path.open("rb") as file:
-            if not _START.startswith(file.read(len(_START))):  # the start may be torn
+            if not _START.startswith(file.read(len(_START))):  # it may be incomplete
                 raise BioelError(Errors.B556.format(path=path))
         lines = self._read_lines()
         self._earlier = json.loads(next(lines, b"null"))
-        self.n_earlier = sum(1 for _ in lines)  # documents of the run that left the file
+        self.n_earlier = sum(1 for _ in lines)  # documents from the earlier run
         if self.n_earlier and not resume:
             raise BioelError(Errors.B551.format(path=path, n=self.n_earlier))
 
@@ -58,7 +58,7 @@ class PartialLinks:
         return max(self.n_earlier, self._n_done)
 
     def check(self, about: Mapping[str, str]) -> None:
-        """Record the options and files of this run; an earlier run must have had the same."""
+        """Record this run's options and files, and check that an earlier run had the same."""
         self._about = dict(about)
         for what, found in about.items():
             if self.n_earlier and self._earlier.get(what) != found:
@@ -67,7 +67,7 @@ class PartialLinks:
     def link(
         self, items: Iterable[Item], link_all: Callable[[Iterable[Item]], LinkedTexts]
     ) -> LinkedTexts:
-        """Yield the links of the earlier run, then link the other documents."""
+        """Yield the earlier run's links, then link the remaining documents."""
         remaining = iter(items)
         waiting: deque[str] = deque()
 
@@ -84,7 +84,7 @@ class PartialLinks:
             self._n_done += 1
             yield _LINKED_TEXT.validate_json(values)
         with closing(link_all(watched())) as results, self.path.open("ab") as file:
-            file.truncate(self._size if self._n_done else 0)  # cut after the last complete line
+            file.truncate(self._size if self._n_done else 0)  # cut off an incomplete last line
             if not self._n_done:
                 file.write(json.dumps(json.loads(_START + b"}") | self._about).encode() + b"\n")
             for linked in results:
@@ -95,7 +95,7 @@ class PartialLinks:
                 self._n_done += 1
 
     def _read_lines(self) -> Iterator[bytes]:
-        """Yield the complete lines; a killed run may have left half a line at the end."""
+        """Yield only complete lines: a killed run may have left a partial one at the end."""
         self._size = 0
         with suppress(FileNotFoundError), self.path.open("rb") as file:
             for line in file:
@@ -110,7 +110,7 @@ def _digest(*values: object) -> str:
 
 
 def partial_links(outputs: Iterable[str], *, resume: bool) -> PartialLinks | None:
-    """Prepare to keep the links of an interrupted run; None if an output is stdout or a pipe."""
+    """Open the partial file for a run; return None if an output is stdout or a pipe."""
     for name in outputs:
         if name == STDIN or is_stream(Path(name)):
             if resume:
@@ -139,7 +139,7 @@ def check_run(kept: PartialLinks, nlp: Language, code: str | None, **options: ob
 
 @contextmanager
 def counting(kept: PartialLinks | None) -> Iterator[Totals]:
-    """Count documents, and after an error or Ctrl+C say how many of them are kept."""
+    """Count documents; after an error or Ctrl+C, report how many were kept."""
     totals = Totals()
     try:
         yield totals

@@ -65,31 +65,31 @@ from spacy_bioel.text.normalize import (
 from spacy_bioel.text.sentences import LongForms, broken_words
 from spacy_bioel.types import BoolArray, DoubleArray, IntArray, ScoredSpan
 
-# Differences between a string and a name. SPELLED is a plural or British spelling, ADJECTIVE the
-# adjective of a one-word name, ORDERED another word order, FAMILY a word of the same family
-# ("bowing" for "bowed"), and FAMILY_ORDERED another order of words of the same family.
+# Differences between a string and a name. SPELLED: a plural or British spelling; ADJECTIVE: the
+# adjective for a one-word name; ORDERED: a different word order; FAMILY: a related word ("bowing"
+# for "bowed"); FAMILY_ORDERED: related words in a different order.
 EQUAL, SPELLED, ADJECTIVE, ORDERED, FAMILY, FAMILY_ORDERED = range(6)
 _OTHER_MEANING = FAMILY_ORDERED + 1
-_SAMPLE_SIZE = 1000  # concepts sampled to estimate the number of descendants of a concept.
-# A concept with fewer descendants than this is never too general: with small knowledge bases, users
-# want mentions of general concepts too.
+_SAMPLE_SIZE = 1000  # concepts sampled to estimate how many descendants a concept has.
+# A concept with fewer descendants than this is never too general, because users of small knowledge
+# bases want mentions of general concepts too.
 _MIN_BELOW_TOO_GENERAL = 100
 _MIN_ADJECTIVE_LENGTH = 6  # min. letters in an adjective whose stem differs from its noun's.
 # Probability that a span means the name it matches, by their difference: EQUAL, SPELLED, ...
 PROBABILITIES = np.array([0.95, 0.9, 0.9, 0.85, 0.75, 0.6])
 _DEFAULTS = DictionarySettings()
 _SIGN = re.compile(r"(?<=\w)(?:\+|[-−](?!\w))")  # "CD4+", "CD28-"
-TYPO_FACTOR = 0.9  # applied to the probability once for each misspelled word
+TYPO_FACTOR = 0.9  # multiplies the probability once per misspelled word
 
 
 FormsOf = Callable[[Doc], LongForms]
-# Function of a document, and the start and end characters of spans, that returns the reason why
-# each span cannot be a name, or "".
+# Takes a document and the start and end characters of spans; returns why each span cannot be a
+# name, or "" if it can.
 WhyOther = Callable[[Doc, IntArray, IntArray], Sequence[str]]
 
 
 class NameMatch(NamedTuple):
-    """The name that is most similar to a string, among all names with the same bag of words.
+    """The name most similar to a string, among all names with the same bag of words.
 
     row (int): Row of the name; -1 if the string does not mean any name in the bag.
     difference (int): EQUAL to FAMILY_ORDERED.
@@ -119,7 +119,7 @@ class MatchedNames(NamedTuple):
 
 
 class DictionaryLookup:
-    """Finds a knowledge base's names in documents; can be shared between threads."""
+    """Finds a knowledge base's names in documents. Thread-safe."""
 
     def __init__(self, kb: KnowledgeBase) -> None:
         # The noun for each adjective, from training/scripts/adjectives.py.
@@ -145,7 +145,7 @@ class DictionaryLookup:
         forms_of: FormsOf = long_forms,
         why_other: WhyOther | None = None,
     ) -> list[FoundSpans]:
-        """Find names in documents, as spans that have no label but record the name to look up.
+        """Find names in documents, as unlabelled spans that record the name to look up.
 
         Names overlap only in coordinations or, with the `nested` option, if one contains the other.
 
@@ -190,14 +190,14 @@ class DictionaryLookup:
         return broken | self.written_forms.find(text) | forms_of(doc)
 
     def corrected_word(self, word: str) -> str:
-        """Return the correct form of a misspelled word, and any other word unchanged."""
+        """Correct a misspelled word, and return any other word unchanged."""
         corrected, stem = self._correct(word) or word, stem_of(word)
         # "Strial" is not a misspelling of "atrial" if a name contains "stria", but "dizzyness"
         # is a misspelling of "dizziness".
         return word if stem in self._stems and stem_of(corrected) != stem else corrected
 
     def _match(self, words: WordTable, matches: SpanMatches) -> MatchedNames:
-        """Return the spans that match a name, with the reasons to reject some of these spans."""
+        """Return the spans that match a name, with reasons to reject some of them."""
         names = [
             min((self._match_string(string, bag) for string in strings), key=itemgetter(1))
             for strings, bag in self._strings(words, matches)
@@ -216,7 +216,7 @@ class DictionaryLookup:
         kept = np.flatnonzero(fits & (rows >= 0))
         matches, rows, difference, single = matches.take(kept), *table[kept, :3].T
         start, end, is_replaced = matches.start, matches.end, is_replaced[kept]
-        # A replaced word counts as FAMILY ("renal stones"), or alone as ADJECTIVE ("renal").
+        # A replaced word counts as FAMILY ("renal stones") or, on its own, as ADJECTIVE ("renal").
         difference = np.where(is_replaced, np.maximum(difference, FAMILY), difference)
         difference[is_replaced & (end - start == 1)] = ADJECTIVE
         is_adjective = difference == ADJECTIVE
@@ -226,7 +226,7 @@ class DictionaryLookup:
         shares = np.append(self.bags_of_words.substitutes.share, np.float32(0))[matches.substitute]
         factor = np.sqrt(np.where(is_replaced & ~is_adjective, shares, 1.0))
         probability = PROBABILITIES[difference] * factor * TYPO_FACTOR**n_typos
-        # Names added by users are as probable as EQUAL, even if they usually mean something else.
+        # User-added names are as probable as EQUAL, even if they usually mean something else.
         is_equal = difference == EQUAL
         added = self.kb.is_added[rows] & is_equal & (single > 0)
         probability[added] = np.maximum(probability[added], PROBABILITIES[EQUAL])
@@ -241,7 +241,7 @@ class DictionaryLookup:
         return MatchedNames(matches, rows, reasons, probability, is_equal)
 
     def _modify_nouns(self, words: WordTable, word: IntArray) -> BoolArray:
-        """Return whether each word modifies a noun beside it, in a phrase that names contain.
+        """Return whether each word modifies an adjacent noun in a phrase that occurs in names.
 
         In "tibial plateau", "tibial" does not mean the tibia. The noun may also come before a dash
         or comma, as in "Muscle - Skeletal". Shape (n,), like `word`.
@@ -281,7 +281,7 @@ class DictionaryLookup:
     def _reasons_against(
         self, words: WordTable, matches: SpanMatches, rows: IntArray, is_single: BoolArray
     ) -> list[str]:
-        """Return the reason why each span does not mean the name in its row; "" if it may."""
+        """Return why each span does not mean the name in its row, or "" if it may."""
         is_added, is_preferred = self.kb.is_added[rows], _are_preferred(self.kb, rows)
         # "No nail changes" does not mean "no nail", which is a name in HPO.
         is_article = words.are("a".__eq__)
@@ -314,7 +314,7 @@ class DictionaryLookup:
         return reasons
 
     def _choose(self, matched: MatchedNames, options: DictionarySettings) -> IntArray:
-        """Apply the settings to probabilities and reasons; return the indices of spans to keep."""
+        """Apply the settings to `matched` in place, and return the indices of the spans to keep."""
         spans, rows, reasons, probability, is_equal = matched
         if not options.variants:
             probability[~is_equal] = 0.0
@@ -329,7 +329,7 @@ class DictionaryLookup:
     def _scored_spans(
         self, words: WordTable, matched: MatchedNames, indices: IntArray
     ) -> list[tuple[int, ScoredSpan, str]]:
-        """Return the document index, unlabelled span and name of the matches at these indices."""
+        """Return the document index, unlabelled span and name of each match at these indices."""
         start, end = matched.spans.start[indices], matched.spans.end[indices]
         doc_indices = words.doc[start]
         first = words.token[start] - words.first_token[doc_indices]
@@ -433,7 +433,7 @@ def _most_similar_name(kb: KnowledgeBase, bags: BagsOfWords, string: str, bag: i
 
 
 def _difference(words: list[str], name: str) -> int:
-    """Return how words differ from a name, as a constant from EQUAL to _OTHER_MEANING."""
+    """Classify how words differ from a name, from EQUAL to _OTHER_MEANING."""
     name_words = words_of(normalize_name(name))
     if words == name_words:
         return EQUAL
@@ -466,7 +466,7 @@ def _difference(words: list[str], name: str) -> int:
 
 
 def _may_be_adjective(word: str, noun: str) -> bool:
-    """Return whether a word can be the adjective for a noun, judged by the endings of both."""
+    """Return whether a word can be the adjective for a noun, judging by both words' endings."""
     if word.endswith(("al", "ar", "oid")) and len(word) >= _MIN_ADJECTIVE_LENGTH:  # not "oral"
         return word != noun + "eal"  # "corneal" belongs to "cornea", not to "corn"
     is_noun = noun.endswith(("o", "ome", "ele", "ia", "sis", "sion", "tion", "epsy", "oma", "ema"))

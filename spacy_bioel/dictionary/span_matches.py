@@ -27,20 +27,20 @@ from spacy_bioel.text.sentences import LongForms, find_forms
 from spacy_bioel.types import BoolArray, IntArray
 
 # Separators between words, from weakest to strongest. A name may continue on the next LINE. A DASH
-# (with spaces, or a slash) is between a whole and its part: "Heart - Left Ventricle".
+# (with spaces, or a slash) separates a whole from its part: "Heart - Left Ventricle".
 NOTHING, LINE, DASH, COMMA, STOP = range(5)
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _PUNCTUATION, _SIGNS = frozenset(".;:!?"), frozenset("=<>%≥≤±|")
 _DASHES = frozenset("-–—")
 _BULLETS = _DASHES | frozenset("*•·▪◦‣")  # at the start of a line
-_MAX_WORDS_WITH_SUBSTITUTE = 6  # max. words in a span in which one word is replaced
+_MAX_WORDS_WITH_SUBSTITUTE = 6  # max. words in a span with one word replaced
 _MAX_WORDS_AT_CONJUNCTION = 4  # max. words on each side of "and"
 _CONJUNCTIONS = ("and", "or", "nor")
 
 
 @dataclass
 class WordTable:
-    """The words in a batch of documents, one document after the other.
+    """The words in a batch of documents, concatenated.
 
     docs (Sequence[Doc]): The documents.
     forms (tuple[str, ...]): The distinct words, normalised.
@@ -91,7 +91,7 @@ class WordTable:
         return np.append(may_end, True)
 
     def char_spans(self, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the start and end (exclusive) of word spans, in characters. Shape (n,) each."""
+        """Convert word spans to character offsets: start and end (exclusive). Shape (n,) each."""
         first, last = self.token[start], self.token[end - 1]
         return self.token_offset[first], self.token_offset[last] + self.token_length[last]
 
@@ -101,7 +101,7 @@ def read_words(
     key_of: Callable[[str], int],
     forms_of: Callable[[Doc], LongForms],
 ) -> WordTable:
-    """Read the words in documents that share a vocabulary.
+    """Read the words in documents. The documents must share a vocabulary.
 
     key_of (Callable): Returns the key of a normalised word in a bag.
     forms_of (Callable): Returns the short forms in a document with their long forms. Short forms
@@ -111,7 +111,7 @@ def read_words(
     table = np.concatenate([np.zeros((0, 4), np.uint64), *tables])
     n_tokens = np.array([len(doc_table) for doc_table in tables], dtype=np.int64)
     first_token = np.cumsum(n_tokens) - n_tokens
-    # Each distinct token is normalised and split into words only once.
+    # Normalise each distinct token, and split it into words, only once.
     orths, orth_of_token = np.unique(table[:, 0], return_inverse=True)
     texts = [docs[0].vocab.strings[orth] for orth in orths.tolist()]
     orth_words = list(map(words_of, normalize_names(texts)))
@@ -193,7 +193,7 @@ def _expand_short_forms(
     forms: LongForms,
     key_of: Callable[[str], int],
 ) -> None:
-    """Replace the keys of short forms in a document with the keys of their long forms."""
+    """Replace the keys of a document's short forms with those of their long forms."""
     starts = words.token_offset[tokens]
     ends = starts + words.token_length[tokens]
     # The longest short form comes last, so that "CKD stage 3" replaces "CKD".
@@ -313,7 +313,7 @@ def _substituted_matches(
     replaced_keys = keys[span] - table.word[substitute] + table.by[substitute]
     bag = bags.found.find(replaced_keys).astype(np.int64)
     form = words.form[word]
-    # A single word is replaced only if it is an adjective whose noun is a name.
+    # Replace a single word only if it is an adjective whose noun is a name.
     has_more_words = (end - start > 1)[span]
     rows = [
         i
@@ -360,7 +360,7 @@ def _coordinated_matches(
     start, gap, resume, end = spans
     fits = words.can_begin[start] & words.can_end[end - 1]
     fits &= count_in(words.separator == STOP, start + 1, end) == 0
-    # An expanded short form is never split.
+    # Never split an expanded short form.
     fits &= (words.can_end | ~words.is_short_form)[gap - 1]
     fits &= (words.can_begin | ~words.is_short_form)[resume]
     start, gap, resume, end = spans[:, fits]
@@ -371,6 +371,6 @@ def _coordinated_matches(
 
 
 def count_in(mask: BoolArray, start: IntArray, end: IntArray) -> IntArray:
-    """Count the words of each span that a mask selects. Shape (n_spans,)."""
+    """Count the selected words in each span. Shape (n_spans,)."""
     n_before = offsets_of(mask)
     return n_before[end] - n_before[start]

@@ -35,11 +35,11 @@ from spacy_bioel.types import CHEMICAL, GENE, ORGANISM, BoolArray, IntArray, Sco
 
 MIN_NAME_LENGTH = 3  # min. characters in a name; acronyms may have one fewer
 MAX_ACRONYM_LENGTH = 6  # max. characters in an acronym; longer names match in any case
-_MIN_UNSEEN_LENGTH = 4  # min. characters in a name that does not occur in the training texts.
-# The annotation rate of similar names counts as much as this many occurrences of the name itself.
+_MIN_UNSEEN_LENGTH = 4  # min. characters in a name that is absent from the training texts.
+# Similar names' annotation rate weighs as much as this many occurrences of the name itself.
 _SIMILAR_NAMES_WEIGHT = 2.0
 # Names with at least this annotation rate become mentions. The rate is lower for species, because
-# detectors miss more organisms than other mentions. Both rates were chosen on the development
+# detectors miss more organisms than other mentions. Both rates were tuned on the development
 # documents of benchmarks/results/starter.json.
 _MIN_ANNOTATION_RATE, _MIN_RATE_OF_LABEL = 0.8, {"Species": 0.6}
 _HUMAN = f"{ORGANISM}9606"
@@ -51,14 +51,14 @@ _UNAMBIGUOUS = "a name in the knowledge base that hardly ever means anything els
 
 @cache
 def common_words() -> dict[str, float]:
-    """Read the frequencies of common words, per million words of biomedical text."""
+    """Load the frequencies of common words, per million words of biomedical text."""
     table = srsly.read_gzip_json(ASSETS_FOLDER / "words.json.gz")
     return {word: 1e6 * count / table["total"] for word, count in table["counts"].items()}
 
 
 @cache
 def correct_words() -> dict[str, float]:
-    """Read all correctly spelled words with their frequencies; RARE for uncommon English words."""
+    """Load all correctly spelled words with their frequencies (RARE for uncommon English words)."""
     english = srsly.read_gzip_json(ASSETS_FOLDER / "english.json.gz")
     return dict.fromkeys(english, RARE) | common_words()
 
@@ -70,7 +70,7 @@ def _misspellings() -> Misspellings:
 
 @lru_cache(maxsize=1 << 16)
 def correct_spelling(text: str) -> str:
-    """Correct the spelling of a normalised text; words without a clear correction are kept."""
+    """Correct a normalised text's spelling, keeping words that have no clear correction."""
     known = correct_words()
     return " ".join(
         word if word in known else _misspellings().correction(word, known=known) or word
@@ -79,8 +79,8 @@ def correct_spelling(text: str) -> str:
 
 
 def _without_slips(token: str) -> str:
-    """Correct missing, extra and swapped letters in a word, but not a wrong letter or another last
-    letter, because "amylose" and "amylase" are different names."""
+    """Correct missing, extra and swapped letters in a word, but not a wrong letter or a changed
+    last letter, because "amylose" and "amylase" are different names."""
     other = correct_spelling(token)
     is_slip = len(other) != len(token) or sorted(other) == sorted(token)
     return other if is_slip and other[-1:] == token[-1:] else token
@@ -88,26 +88,26 @@ def _without_slips(token: str) -> str:
 
 @cache
 def everyday_words() -> frozenset[str]:
-    """Read the everyday English words, which match preferred names but never synonyms."""
+    """Load the everyday English words, which match preferred names but never synonyms."""
     return frozenset((ASSETS_FOLDER / "everyday.txt").read_text(encoding="utf8").split())
 
 
 @cache
 def _annotation_counts_and_rates() -> dict[str, Any]:
-    """Read the output of training/scripts/annotation_rates.py."""
+    """Load the output of training/scripts/annotation_rates.py."""
     counts: dict[str, Any] = srsly.read_gzip_json(ASSETS_FOLDER / "annotation_rates.json.gz")
     return counts
 
 
 def is_acronym(name: str) -> bool:
-    """Return whether a name is short and mostly in capitals, so that its case has to match."""
+    """Return whether a name is short and mostly in capitals, so that its case must match."""
     n_capitals, n_letters = sum(map(str.isupper, name)), sum(map(str.isalpha, name))
     return len(name) <= MAX_ACRONYM_LENGTH and 2 * n_capitals > n_letters
 
 
 @lru_cache(maxsize=256)
 def is_in_capitals(text: str) -> bool:
-    """Return whether a whole text, not just its acronyms, is in capitals, so case says nothing."""
+    """Return whether a whole text (beyond its acronyms) is in capitals, making case meaningless."""
     if 2 * sum(map(str.isupper, text)) <= sum(map(str.isalpha, text)):
         return False
     words = [word for word in re.findall(r"[^\W\d_]+", text) if word.isupper() and len(word) > 1]
@@ -115,7 +115,7 @@ def is_in_capitals(text: str) -> bool:
 
 
 def why_not_name(text: str, name: str, in_capitals: bool, *, preferred: bool) -> str:
-    """Return the reason why a string that matches a name does not mean it, or "" if it may.
+    """Return why a string that matches a name does not mean it, or "" if it may.
 
     in_capitals (bool): Whether the whole text is in capitals.
     preferred (bool): Whether the name is the preferred name of a concept.
@@ -139,7 +139,7 @@ def why_not_name(text: str, name: str, in_capitals: bool, *, preferred: bool) ->
 
 
 class DescribedName(NamedTuple):
-    """A name, the preferred name of its concept (possibly the same), and its types."""
+    """A name, its concept's preferred name (possibly the same), and its types."""
 
     name: str
     preferred: str
@@ -162,7 +162,7 @@ def describe_names(kb: KnowledgeBase, rows: IntArray) -> list[DescribedName]:
 
 
 def name_kinds(described: DescribedName, label: str) -> list[str]:
-    """List the kinds of a name: its shape together with each of its types, then its shape alone.
+    """List a name's kinds: its shape combined with each of its types, then its shape alone.
 
     The shape includes whether the preferred name is one word or several: "arthropods" is a name for
     "Arthropoda", "zebrafish" for "Danio rerio".
@@ -194,22 +194,22 @@ def annotation_rate(string: str, label: str, kinds: Sequence[str]) -> float:
 
 def annotation_counts(string: str, label: str) -> tuple[int, int]:
     """Return how often a normalised string is annotated with a label in the training texts, and how
-    often it occurs in them."""
+    often it occurs overall."""
     n_marked, n = _annotation_counts_and_rates()["strings"].get(label, {}).get(string, (0, 0))
     return n_marked, n
 
 
 # A name as written in a text, its label, and whether the whole text is in capitals.
 NameString = tuple[str, str, bool]
-# A name in a text: its tokens [start, end), its string, and why it is not a mention there, or "".
+# A name in a text: its tokens [start, end), its string, and why it is not a mention (or "").
 NameInText = tuple[int, int, NameString, str]
-Verdict = tuple[str, str]  # a name in the knowledge base, and why it is not a mention, or ""
+Verdict = tuple[str, str]  # a name in the knowledge base, and why it is not a mention (or "")
 LabelledSpans = dict[tuple[int, int], list[str]]  # the labels of names, by start and end token
 Vocabularies = Mapping[str, tuple[KnowledgeBase, BoolArray | None]]
 
 
 class UnambiguousNames:
-    """Finds names that can have only one label; can be shared between threads.
+    """Finds names that can have only one label. Thread-safe.
 
     vocabularies (Mapping): For each label, its knowledge base, and a mask of the concepts that its
         mentions may link to; None: all.
@@ -229,7 +229,7 @@ class UnambiguousNames:
         """Add names to the mentions in each document; a name replaces the mentions inside it.
 
         nil (Sequence[Collection[SpanKey]]): NIL mentions of each document. If given, only names
-            that NIL mentions hide are added, and replace these mentions.
+            hidden by NIL mentions are added, and they replace these mentions.
         """
         docs = [of_doc.doc for of_doc in found]
         missed = partial(_missed_names, self._kbs)
@@ -248,8 +248,8 @@ class UnambiguousNames:
                     of_doc.add((start, end, label, 1.0), _UNAMBIGUOUS, name=spelling)
 
     def longest(self, docs: Sequence[Doc]) -> list[LabelledSpans]:
-        """Find the longest names in each document: the start token, the end token (exclusive) and
-        the possible labels of each name."""
+        """Find the longest names in each document, with each name's start token, end token
+        (exclusive) and possible labels."""
         tokens = normalized_tokens(docs)
         found: list[LabelledSpans] = [{} for _ in docs]
         if not (tokens and len(self._gazetteer.names.keys)):
@@ -305,14 +305,14 @@ class UnambiguousNames:
 
 
 def _labels_of_names(kb: KnowledgeBase, vocabularies: Vocabularies) -> NDArray[Any]:
-    """Return the labels of each name in a knowledge base, as bits. Shape (n_names,)."""
+    """Return each knowledge base name's labels as a bit mask. Shape (n_names,)."""
     dtype = np.min_scalar_type((1 << min(len(vocabularies), 64)) - 1).type
     bits = np.zeros(len(kb), dtype)
     for label_index, (vocabulary_kb, allowed) in enumerate(vocabularies.values()):
         if vocabulary_kb is kb:
             is_allowed = np.True_ if allowed is None else allowed
             bits |= is_allowed.astype(dtype) << dtype(label_index)
-    # Some fly and fish genes are named after English words; annotation rates are for human genes.
+    # Skip other species' genes: some are English words, and annotation rates cover human genes.
     other_species = [t for t in kb.type_names if t.startswith(ORGANISM) and t != _HUMAN]
     if other_species and _HUMAN in kb.type_names:
         bits[kb.type_mask(other_species)] = 0
@@ -324,7 +324,7 @@ def _labels_of_names(kb: KnowledgeBase, vocabularies: Vocabularies) -> NDArray[A
 
 
 def _merge_masks(tables: Sequence[tuple[KeyArray, MaskArray]]) -> KeyMasks:
-    """Merge tables of sorted keys and masks, combining the bits of identical keys' masks."""
+    """Merge tables of sorted keys and masks, OR-ing the masks of identical keys."""
     if not tables:
         return NO_KEYS
     keys, masks = (np.concatenate(column) for column in zip(*tables, strict=True))
@@ -339,7 +339,7 @@ def _missed_names(
     longest: LabelledSpans,
     nil: Collection[SpanKey],
 ) -> list[NameInText]:
-    """Return a document's names that are not mentions, and reasons in its text against them."""
+    """Return a document's names that are not mentions, with reasons in its text to reject them."""
     doc, label_of_span = spans.doc, {s[:2]: s[2] for s in spans.spans}
     span_of_token = {i: span for span in spans.spans for i in range(*span[:2])}
     defined, in_capitals, names = long_forms(doc), is_in_capitals(text_of(doc)), []
@@ -377,7 +377,7 @@ def _missed_names(
 
 
 def _are_synonyms(kb: KnowledgeBase, *names: str) -> bool:
-    """Return whether two names, such as "MRSA" and its long form, have a concept in common."""
+    """Return whether two names, such as "MRSA" and its long form, share a concept."""
     indptr, concepts, _ = kb.concepts_of_names(kb.lookup_names(normalize_names(names)))
     return bool(np.isin(concepts[: indptr[1]], concepts[indptr[1] :]).any())
 
@@ -394,7 +394,7 @@ def _hides(doc: Doc, mention: ScoredSpan, name: ScoredSpan) -> bool:
 def _why_not_mention(
     string: NameString, normalized: str, name: DescribedName, is_added: bool
 ) -> str:
-    """Return the reason why a string that is a name is not a mention; "" if it is a mention."""
+    """Return why a string that matches a name is not a mention, or "" if it is one."""
     text, label, in_capitals = string
     if not has_whole_brackets(text) or any(x in text for x in (". ", "\n\n")):
         return _SPANS_SENTENCES

@@ -1,4 +1,4 @@
-"""Find codes, such as products and antibodies, in any written form: "IL6", "IL 6" and "IL-6".
+"""Find codes, such as product and antibody names, however written: "IL6", "IL 6" or "IL-6".
 
 A code contains a digit or a Greek letter, begins with "anti-", or consists of capitals with a
 separator. Its written forms differ in hyphens, spaces, case, Greek letters, and "α" for "anti-".
@@ -27,12 +27,12 @@ _UNIT = re.compile(
     r"\s?(?:[%°]|(?:[mµμnk]?[gMLl]|mmol|h|hr|min|s|days?|hours?|weeks?|months?|years?)\b)"
 )
 _MAX_NAME_LENGTH, _MAX_PIECES = 16, 7
-_MAX_NAMES = 100_000  # in larger vocabularies, many codes also mean something else
+_MAX_NAMES = 100_000  # in larger vocabularies, many codes have other meanings too
 _N_SAMPLED_NAMES = 1000
 
 
 def _letters_and_digits(text: str) -> str:
-    """Return the letters and digits of a string in lower case, with Greek letters as words."""
+    """Return a string's letters and digits in lower case, with Greek letters spelled out."""
     return _SEPARATORS.sub("", "".join(GREEK.get(char, char) for char in text.lower()))
 
 
@@ -45,7 +45,7 @@ def is_code_name(name: str) -> bool:
 
 
 def has_mostly_codes(kb: KnowledgeBase) -> bool:
-    """Return whether most names are codes; common words among them then have to match by case."""
+    """Return whether most names are codes; if so, common words among them must match by case."""
     names = kb.names.take(np.arange(0, kb.n_names, max(1, kb.n_names // _N_SAMPLED_NAMES)))
     return 2 * sum(map(is_code_name, names)) > len(names)
 
@@ -66,7 +66,7 @@ def are_words_in_capitals(kb: KnowledgeBase) -> bool:
     return 10 * n_in_capitals >= 9 * len(names) and 2 * n_with_word > len(names)
 
 
-# Words that show that the common word before them names a product: "the Rapid assay".
+# Words that mark the common word before them as a product name: "the Rapid assay".
 _PRODUCT_WORD = re.compile(
     r"[ -](?:assays?|kits?|buffers?|reagents?|antibod(?:y|ies)|systems?|medi(?:um|a)|cells?|lines?"
     r"|clones?|softwares?|readers?|beads?|gels?|probes?|tests?|devices?|Laborator(?:y|ies))\b"
@@ -85,7 +85,7 @@ def is_common_word(text: str, start: int, end: int, name: str) -> bool:
 
 
 class WrittenForms:
-    """Finds codes that a text writes in another form than the knowledge base, such as "IL 6"."""
+    """Finds codes that a text writes differently from the knowledge base, such as "IL 6"."""
 
     def __init__(self, kb: KnowledgeBase) -> None:
         names = kb.names.take(np.arange(kb.n_names)) if kb.n_names <= _MAX_NAMES else []
@@ -96,7 +96,7 @@ class WrittenForms:
         self._known = set(map(normalize_name, self._name_of.values()))
 
     def find(self, text: str) -> dict[str, str]:
-        """Return a dict from each other written form of a code in a text to the code's name."""
+        """Map each differently written code in a text to its name in the knowledge base."""
         forms: dict[str, str] = {}
         pieces = list(_LETTERS_OR_DIGITS.finditer(text)) if self._name_of else []
         for first, piece in enumerate(pieces):
@@ -110,7 +110,7 @@ class WrittenForms:
         return forms
 
     def _ends(self, text: str, pieces: list[re.Match[str]]) -> Iterator[int]:
-        """Yield the possible ends of a code that begins with the first piece."""
+        """Yield the possible end offsets of a code that begins with the first piece."""
         last = pieces[0].start()
         for i, piece in enumerate(pieces):
             gap = text[last : piece.start()]
@@ -121,7 +121,7 @@ class WrittenForms:
                 yield last
 
     def _name(self, written: str) -> str:
-        """Return the name that a written form means, or "": "was 17" does not mean WAS-17."""
+        """Resolve a written form to a name, or return "": "was 17" does not mean WAS-17."""
         keys = [_letters_and_digits(written)]
         if written[0] == "α":
             keys.append(_letters_and_digits("anti" + written[1:]))

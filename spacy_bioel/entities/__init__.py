@@ -26,7 +26,7 @@ from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Candidate
 
-RULE_PROBABILITY = 0.9  # the probability of mentions that rules find by their context
+RULE_PROBABILITY = 0.9  # probability of mentions that rules find from their context
 
 
 class Vocabulary(NamedTuple):
@@ -45,21 +45,21 @@ class LinkerKnowledge(Protocol):
 
     @property
     def vocabularies(self) -> dict[str, Vocabulary]:
-        """The vocabulary of each label whose mentions may link to only a part of `kb`."""
+        """The vocabulary for each label that may link to only part of `kb`."""
 
     @property
     def seen(self) -> Container[str]:
         """The normalised strings seen as mentions in training."""
 
     def rank(self, wanted: Sequence[LabelledString]) -> Ranked:
-        """Return the candidates for each (normalised string, label) pair, from the cache if
-        `prepare` returned the string."""
+        """Return the candidates for each (normalised string, label) pair, using the cache for
+        strings that `prepare` returned."""
 
     def kb_of(self, label: str) -> KnowledgeBase:
-        """Return the knowledge base that mentions with a label are linked to."""
+        """Return the knowledge base that a label's mentions are linked to."""
 
     def linked_kbs(self, labels: Collection[str]) -> dict[str, KnowledgeBase]:
-        """Return the knowledge base for each label, leaving out labels that are never linked."""
+        """Map each label to its knowledge base, skipping labels that are never linked."""
 
 
 class EntityRules:
@@ -91,17 +91,17 @@ class EntityRules:
         return bound
 
     def propose(self, docs: Sequence[Doc], spans: Sequence[FoundSpans]) -> None:
-        """Add spans to the spans of each document, or drop some, by calling `add`, `add_places` or
-        `drop` of `spans[i]`."""
+        """Add or drop spans in each document by calling `add`, `add_places` or `drop` on
+        `spans[i]`."""
 
     def short_forms(self, doc: Doc) -> dict[str, str]:
-        """Return the long forms of short forms that a document uses without defining them."""
+        """Map short forms that a document uses without defining them to their long forms."""
         return {}
 
     def why_other(
         self, doc: Doc, starts: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> Sequence[str]:
-        """Return the reason why each character span cannot be a name, or "" if it can.
+        """Return why each character span cannot be a name, or "" if it can be one.
 
         starts, ends (NDArray[int64]): Character offsets. Shape (n,) each.
         """
@@ -110,21 +110,21 @@ class EntityRules:
     def prepare(self, batch: Batch) -> Sequence[Query]:
         """Return the query for each mention: the strings to look up.
 
-        Parts of composites, which other rules have found, come in a batch of their own.
+        Parts of composites that other rules found come in a separate batch.
         """
         return batch.queries
 
     def rescore(self, batch: Batch) -> Sequence[Sequence[Candidate]]:
-        """Return the candidates for each mention and part, rescored using its document, best first.
+        """Rescore the candidates of each mention and part in document context, best first.
 
         All concepts that share the mention as a name are candidates, however many there are.
         """
         return batch.candidates
 
     def facts(self, batch: Batch) -> Sequence[Mapping[str, Any]]:
-        """Return further facts that the text states about each link, as JSON values by name."""
+        """Return additional facts that the text states about each link, as JSON values by name."""
         return [{}] * len(batch.links)
 
     def explain(self, batch: Batch) -> Sequence[str]:
-        """Return, for each link, a sentence that explains the effect of these rules, or ""."""
+        """Return a sentence for each link that explains how these rules affected it, or ""."""
         return [""] * len(batch.links)

@@ -1,4 +1,4 @@
-"""Rules for chemicals, which find short forms that a document defines: "mesalamine (5-ASA)".
+"""Rules for chemicals: find short forms that a document defines, as in "mesalamine (5-ASA)".
 
 Unlike an abbreviation (see `text.sentences`), such a form may have letters that the name lacks.
 """
@@ -24,7 +24,7 @@ _BRACKETED_FORM = re.compile(r"(?<=\w)\s?[(\[]([^\s()\[\],;]{2,10})[)\],;]")
 
 
 class Chemicals(EntityRules):
-    """Find the short forms that a document defines after names of chemicals and uses again.
+    """Find short forms that a document defines after a chemical name and then uses again.
 
     A short form that is a name of other concepts keeps that meaning.
     """
@@ -48,7 +48,7 @@ class Chemicals(EntityRules):
     def _definitions(
         self, doc: Doc, chemicals: Iterable[tuple[int, int]]
     ) -> dict[str, tuple[int, int]]:
-        """Return the start and end token of the chemical that each short form abbreviates."""
+        """Map each short form to the start and end token of the chemical that it abbreviates."""
         text, known = text_of(doc), long_forms(doc)
         shorts = {
             form.start(): form[1]
@@ -68,7 +68,7 @@ class Chemicals(EntityRules):
         return defined
 
     def _is_known(self, short: str, label: str) -> bool:
-        """Whether a short form is a name in a knowledge base that chemicals do not link to."""
+        """Whether a label's knowledge base, if not shared with chemicals, has this short form."""
         assert self.knowledge is not None
         kb = self.knowledge.kb_of(label)
         is_other = kb is not self.knowledge.kb_of(CHEMICAL)

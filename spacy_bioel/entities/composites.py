@@ -1,4 +1,4 @@
-"""Composite mentions, whose parts share words: "breast and ovarian cancer"."""
+"""Composite mentions such as "breast and ovarian cancer", whose parts share words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_READINGS = 4
 _FAMILY_LABELS = frozenset({"Gene", "Disease", "Species"})
 _BRACKET_CONTENT = re.compile(r"\s?[(\[][^()\[\]]*[)\]]")
 _BRACKET_CHAR = re.compile(r"[()\[\]]")
-# Separators between parts. A comma must have white space after it, so "1,2-xylene" is one part.
+# Separators between parts. A comma must be followed by white space, so "1,2-xylene" is one part.
 _CONJUNCTION = re.compile(r"\s?\band\s?/\s?or\b\s?|\s(?:and|or|nor|as well as|&)\s|\s?/\s?", re.I)
 _PART_SEPARATORS = re.compile(rf"(?:,?(?:{_CONJUNCTION.pattern})|,\s)+", re.I)
 # Coordinations that name a single concept. Hiding their spaces makes each count as one word.
@@ -32,7 +32,7 @@ _ARTICLES = {"the", "a", "an"}
 _LEADING = _ARTICLES | {"both", "either", "neither", "some"}
 _OTHER = re.compile(r"^(?:(?:many|some|several)\s+)?other\s+", re.I)
 _LINKING = PREPOSITIONS | _ARTICLES
-# A number or letter that distinguishes the members of a family: "2", "2a", "B", "C7", "IV".
+# A number or letter that distinguishes family members: "2", "2a", "B", "C7", "IV".
 _MEMBER_NUMBER = re.compile(r"\d{1,3}[a-z]?|[a-z]\d{0,2}|[ivx]{1,4}", re.I)
 # Patterns for the number after a family name ("1" in "ERK1", "3" in "caspase-3", "A8" in "S100A8",
 # "A" in "IL-17A"), each with the characters that may precede the number.
@@ -44,8 +44,8 @@ _MEMBER_FORMS = [
         (r"[a-zα-ω]", r"[\d-]"),
     )
 ]
-# Further members of the family after a name: "/2" and ", -6 and -8", but not "/5%", "/5 ng",
-# "/24 h" or "/β-catenin".
+# Further family members after a name: "/2" and ", -6 and -8", but not "/5%", "/5 ng", "/24 h" or
+# "/β-catenin".
 _QUANTITY_UNIT = r"[mμn]?[gMLl]|h|hr|hrs|hours?|min|days?|weeks?|months?|years?"
 _NO_QUANTITY = rf"(?![\w%]|[.,]\d|\s?(?:{_QUANTITY_UNIT})\b)"
 _MORE_MEMBERS = [
@@ -64,7 +64,7 @@ _AFTER_NUMBERS = (
 _MORE_NUMBERS = re.compile(
     rf"(?:, \d{{1,2}}){{0,20}},? (?:and|or|&) \d{{1,2}}{_NO_QUANTITY}(?={_AFTER_NUMBERS})"
 )
-# Letters and Roman numerals of members ("hepatitis A", "synapsin II"), also in lists: ", C and D".
+# Letters and Roman numerals of members ("hepatitis A", "synapsin II"), and lists (", C and D").
 _LETTER = r"(?:[A-E]|I{1,3}|IV|V)"
 _LAST_LETTER = re.compile(rf"(?<=[a-z] |[A-Z]-){_LETTER}$")
 _MORE_LETTERS = re.compile(rf"(?:, {_LETTER}){{0,20}},? (?:and|or|&) {_LETTER}(?![\w-])")
@@ -79,9 +79,9 @@ _WORD_PREFIX = re.compile(
 )
 
 
-@lru_cache(maxsize=1 << 14)  # documents repeat their mentions
+@lru_cache(maxsize=1 << 14)  # the same mentions recur in a document
 def split_composite(mention: str) -> list[tuple[str, ...]]:
-    """Split a composite mention, as written, into its parts, adding the shared words to each part.
+    """Split a composite mention (as written) into its parts, repeating shared words in each part.
 
     Parts may lack words at the end ("breast and ovarian cancer"), at the start ("hepatitis B and
     C"), at both ends ("type 1 and 2 diabetes") or nowhere ("fever and cough"). Only a dictionary
@@ -92,7 +92,7 @@ def split_composite(mention: str) -> list[tuple[str, ...]]:
         likeliest first; empty without coordination. For the first example: ("breast cancer",
         "ovarian cancer"), then ("breast", "ovarian cancer").
     """
-    # Collapse white space, since long sequences of it would make the patterns quadratic.
+    # Collapse white space, because long runs would make the patterns take quadratic time.
     mention = " ".join(mention.split())
     segments = _segments(mention if mention.islower() else _MEMBER_RANGE.sub(_members, mention))
     if len(segments) < 2:
@@ -119,8 +119,8 @@ def split_composite(mention: str) -> list[tuple[str, ...]]:
 
 
 def end_with_members(text: str, start: int, end: int) -> int:
-    """Return the end of a mention after widening it to further members of its family: "CDK4" to
-    "CDK4/6", "IL-6" to "IL-6 and -8", "HDAC1" to "HDAC1, 2 and 3".
+    """Return a mention's end after widening it to further family members: "CDK4" to "CDK4/6",
+    "IL-6" to "IL-6 and -8", "HDAC1" to "HDAC1, 2 and 3".
 
     All corpora except CRAFT annotate such members as one mention.
 
@@ -140,7 +140,7 @@ def end_with_members(text: str, start: int, end: int) -> int:
 
 
 def _members(number_range: re.Match[str]) -> str:
-    """Expand a range of numbers, such as "1-3" to "1, 2 and 3"; return other matches unchanged."""
+    """Expand a number range ("1-3" to "1, 2 and 3"); return other matches unchanged."""
     first, last = map(int, number_range.groups())
     if not 0 < last - first < _MAX_RANGE_MEMBERS:
         return number_range.group()
@@ -148,7 +148,7 @@ def _members(number_range: re.Match[str]) -> str:
 
 
 def _segments(mention: str) -> list[list[str]]:
-    """Return the words of each segment between conjunctions, or [] if there is no conjunction."""
+    """Split a mention at its conjunctions into lists of words; return [] if it has none."""
     outside = _BRACKET_CONTENT.sub("", mention)
     text = outside if _CONJUNCTION.search(outside) else _BRACKET_CHAR.sub(" ", mention)
     text = " ".join(text.split()).strip(" .,;:")
@@ -158,7 +158,7 @@ def _segments(mention: str) -> list[list[str]]:
     segments = []
     for segment in _PART_SEPARATORS.split(text):
         words = segment.split()
-        # "A" may be the number of a family member, as in "hepatitis B or A".
+        # "A" may identify a family member, as in "hepatitis B or A".
         while len(words) > 1 and words[0] != "A" and words[0].lower() in _LEADING:
             del words[0]
         if words:
@@ -167,8 +167,8 @@ def _segments(mention: str) -> list[list[str]]:
 
 
 def _with_whole_words(segments: list[list[str]]) -> list[list[str]]:
-    """Complete words that share a part with another word: "B-" before "T-cell", "intra-" before
-    "extrahepatic", "-6" after "IL-2", and "2" after "ERK1"."""
+    """Complete words that omit a part given in another word: "B-" before "T-cell", "intra-"
+    before "extrahepatic", "-6" after "IL-2", and "2" after "ERK1"."""
     shared_end = _end_of_word(segments[-1][0])
     stem, hyphen, _ = segments[0][-1].rpartition("-")
     for words in segments[:-1]:
@@ -182,7 +182,7 @@ def _with_whole_words(segments: list[list[str]]) -> list[list[str]]:
 
 
 def _member_name(first: str, word: str) -> str:
-    """Return the name of a family member from its number: "ERK2" from "ERK1" and "2"."""
+    """Build a family member's name from its number: "ERK2" from "ERK1" and "2"."""
     for number, member in _MEMBER_FORMS:
         if number.fullmatch(word) and (first_number := member.search(first)):
             return first[: first_number.start()] + word
@@ -190,8 +190,8 @@ def _member_name(first: str, word: str) -> str:
 
 
 def _end_of_word(word: str) -> str:
-    """Return the part after a word's prefix, which other words may share: "-cell" in "T-cell",
-    "hepatic" in "extrahepatic"."""
+    """Strip a word's prefix to get the part that other words may share: "-cell" from "T-cell",
+    "hepatic" from "extrahepatic"."""
     _, hyphen, end = word.partition("-")
     if end:
         return hyphen + end
@@ -222,7 +222,7 @@ def _same(word: str, other: str) -> bool:
 
 
 def _cost(first: list[str], last: list[str], *, prefix: int, suffix: int) -> float:
-    """Return the cost of a reading with `prefix` and `suffix` shared words; low means likely."""
+    """Return the cost of a reading with `prefix` and `suffix` shared words; lower is likelier."""
     # Prefer parts of similar length, and a split at a preposition.
     unshared_first, unshared_last = first[prefix:], last[: len(last) - suffix]
     cost = float(abs(len(unshared_first) - len(unshared_last)))
@@ -255,7 +255,7 @@ def _is_cut_at_linking_word(unshared_first: list[str], unshared_last: list[str])
 
 
 class Composites(EntityRules):
-    """Widen mentions to other members of a family ("CDK4" to "CDK4/6"), and look up the parts of
+    """Widen mentions to further family members ("CDK4" to "CDK4/6"), and look up the parts of
     mentions that name several concepts.
     """
 

@@ -40,15 +40,15 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.types import GENE, HUMAN, ORGANISM, Candidate, Link, ScoredSpan, best_first
 
-# Minimum share of occurrences annotated as genes that makes a string a gene, not an everyday word:
-# "Pten" reaches this share, "met" does not.
+# A string is a gene, not an everyday word, if at least this share of its occurrences is annotated
+# as a gene: "Pten" reaches this share, "met" does not.
 _MIN_ANNOTATION_RATE = 0.9
 _EVERYDAY_WORD = "an everyday word, in a text that does not mention genes"
 _MIN_ORGANISM_PROBABILITY = 0.01  # homonyms in less probable organisms are not resolved
 
 
 class Genes(EntityRules):
-    """Link gene mentions to the genes of the organism that the document means.
+    """Link gene mentions to genes of the organism that the document refers to.
 
     Everyday words that are gene names are dropped in texts that do not mention genes. The document
     decides between organisms whose genes share a name (see `entities.species`), and between genes
@@ -105,7 +105,7 @@ class Genes(EntityRules):
         return queries_of_genes(batch, self.knowledge)
 
     def rescore(self, batch: Batch) -> list[tuple[Candidate, ...]]:
-        """Multiply the score of each gene by the probability of the organism that has the gene."""
+        """Multiply each gene's score by the probability of its organism."""
         assert self.knowledge is not None
         genes_of, table = genes_and_organisms(batch, self.knowledge, orthologs=self.other_organisms)
         groups = list[tuple[int, float, Sequence[Candidate], bool]]()
@@ -167,7 +167,7 @@ class Genes(EntityRules):
     def _species_sentence(
         self, link: Link, organisms: dict[str, list[str]], kb: KnowledgeBase
     ) -> str:
-        """Explain how a document's words for each organism affected a link's best candidate."""
+        """Explain how the organisms that a document names affected a link's best candidate."""
         id = link.candidates[0].id if link.candidates else ""
         organism = organism_genes.organism_of_gene(kb, id)
         if id.startswith("NCBIGene:") and kb.find(id) < 0:
@@ -194,7 +194,7 @@ class Genes(EntityRules):
 
 def create_genes_v1(*, usual_names: bool = True, other_organisms: bool = True) -> Genes:
     """Registered as `spacy-bioel.Genes.v1`; takes the same arguments as `Genes`."""
-    # This is a function, because the argument types of a class would not be checked.
+    # This is a function because a class's argument types would not be checked.
     return Genes(usual_names=usual_names, other_organisms=other_organisms)
 
 
@@ -214,8 +214,8 @@ _MAX_JOINED_WORDS = 4
 
 
 def other_spellings(name: str) -> list[str]:
-    """Return normalised spellings of a gene name, the most similar first: without words such as
-    "human" and "gene" around the name, and with joined words ("il2" for "IL-2").
+    """Return normalised spellings of a gene name, most similar first: stripped of surrounding
+    words such as "human" and "gene", and with words joined ("il2" for "IL-2").
     """
     names = [name]
     for find in (_AFTER_GENE.search, _BEFORE_GENE.match, ORGANISM_PREFIX.match):
@@ -235,14 +235,14 @@ def other_spellings(name: str) -> list[str]:
 
 
 def long_form_of(doc: Doc, span: Span) -> str:
-    """Return the long form of a span, the span's own text if that is a long form, or ""."""
+    """Return a span's long form, or its own text if that is already a long form, else ""."""
     forms, text = long_forms(doc), span.text
     return forms.at(span.start_char, text) or text * (text in forms.values())
 
 
 def queries_of_genes(batch: Batch, knowledge: LinkerKnowledge) -> list[Query]:
-    """Add the strings that `genes_by_organism` will look up to the queries of gene mentions: other
-    spellings of each name, and the symbols of the genes with these names."""
+    """Extend the queries of gene mentions with the strings that `genes_by_organism` will look up:
+    other spellings of each name, and the symbols of genes with these names."""
     queries = list(batch.queries)
     for kb, indices in _genes_by_kb(batch, knowledge).items():
         spellings_of = mention_spellings(batch, indices)
@@ -267,7 +267,7 @@ def genes_and_organisms(
     orthologs: bool = True,
     words: WordWeights | None = None,
 ) -> tuple[dict[int, SpeciesCandidates], OrganismTable]:
-    """Return the candidates of gene mentions by organism, and the evidence for each organism.
+    """Group gene mentions' candidates by organism, and collect the evidence for each organism.
 
     orthologs (bool): Add the orthologs in `entities.organism_genes`.
     words (WordWeights | None): Weights of the words in a document; None: the fitted weights.
@@ -283,7 +283,7 @@ def genes_and_organisms(
 
 
 def genes_by_organism(batch: Batch, knowledge: LinkerKnowledge) -> dict[int, SpeciesCandidates]:
-    """Return the candidates by organism for mentions whose knowledge base has organism types."""
+    """Group candidates by organism for mentions whose knowledge base has organism types."""
     genes_of: dict[int, SpeciesCandidates] = {}
     for kb, indices in _genes_by_kb(batch, knowledge).items():
         genes_of |= _species_candidates_in(kb, batch, indices, knowledge)
@@ -296,7 +296,7 @@ def _orthologs_in(
     places: Mapping[int, list[NamedPlace]],
     knowledge: LinkerKnowledge,
 ) -> dict[int, SpeciesCandidates]:
-    """Return, by mention, the candidates with orthologs from the organisms in its document."""
+    """Extend each mention's candidates with orthologs from the organisms in its document."""
     result, organisms = {}, dict[int, frozenset[str]]()
     for owner, of_doc in places.items():
         if ids := organism_genes.ORTHOLOG_ORGANISMS.intersection(id for *_, id in of_doc):
@@ -313,7 +313,7 @@ def _orthologs_in(
 
 
 def _genes_by_kb(batch: Batch, knowledge: LinkerKnowledge) -> dict[KnowledgeBase, list[int]]:
-    """Return, for each knowledge base with organism types, the indices of its mentions."""
+    """Map each knowledge base with organism types to the indices of its mentions."""
     linked = knowledge.linked_kbs(set(batch.labels)).items()
     kbs = {label: kb for label, kb in linked if any(t.startswith(ORGANISM) for t in kb.type_names)}
     indices: dict[KnowledgeBase, list[int]] = {}
@@ -323,14 +323,14 @@ def _genes_by_kb(batch: Batch, knowledge: LinkerKnowledge) -> dict[KnowledgeBase
     return indices
 
 
-# Key of species candidates, which mentions share if spellings, label and candidates are the same.
+# Mentions with the same spellings, label and candidates share their species candidates.
 _MentionKey = tuple[tuple[str, ...], str, int]
 
 
 def _species_candidates_in(
     kb: KnowledgeBase, batch: Batch, indices: Sequence[int], knowledge: LinkerKnowledge
 ) -> dict[int, SpeciesCandidates]:
-    """Return the candidates by organism for mentions that may be genes in a knowledge base."""
+    """Group candidates by organism for mentions that may be genes in a knowledge base."""
     spellings_of = mention_spellings(batch, indices)
     spellings = list(dict.fromkeys(chain.from_iterable(spellings_of.values())))
     rows = kb.lookup_names(spellings).tolist()
@@ -374,7 +374,7 @@ def _add_genes_by_symbol(
     knowledge: LinkerKnowledge,
     candidates_of: dict[_MentionKey, SpeciesCandidates],
 ) -> None:
-    """Add the genes of other organisms that share a symbol with a gene found by name."""
+    """Add other organisms' genes that share a symbol with a gene found by name."""
     best_ids = {
         key: [found.genes[organism][0].id for organism in sorted(found.named)]
         for key, found in candidates_of.items()

@@ -1,4 +1,4 @@
-"""Estimate which gene a document means, among the genes of one organism that share a name.
+"""Estimate which gene a document means if several genes of one organism share a name.
 
 The other names that the document uses decide between genes. "Sag" is the symbol of one mouse gene
 and a synonym of another; "Sag/Rbx2 E3 ligase" means the second gene, which is also called Rbx2.
@@ -28,24 +28,24 @@ from spacy_bioel.models.fusion import Fusion, bundled_fusion, softmax_by_group
 from spacy_bioel.text.normalize import normalize_names, stem_of
 from spacy_bioel.types import Candidate
 
-# Names of the features of a candidate gene, in the order of their weights (see `gene_features`).
+# A candidate gene's feature names, in the order of their weights (see `gene_features`).
 HOMONYM_FEATURES = (
     "score", "named", "other_name", "words", "homologs", "homolog_name", "publications", "symbol",
     "one_word", "defined_otherwise", "short",
 )  # fmt: skip
-_LOWEST_SCORE = 1e-4  # used instead of lower scores, because a score rounded to 0 has no logarithm
+_LOWEST_SCORE = 1e-4  # scores are raised to this, because a score rounded to 0 has no logarithm
 _MAX_SHORT = 3  # the maximum length of a short name, in characters
 _MIN_OTHER_NAME_LENGTH = 3
 _ALPHANUMERIC = re.compile(r"[a-z0-9]+")
 _PIECE = re.compile(r"[^\s/()\[\],;]+")
-_NON_ALPHANUMERIC = re.compile(r"[\W_]")  # ignored, so that "IL-2" is the same as "IL2"
+_NON_ALPHANUMERIC = re.compile(r"[\W_]")  # removed so that "IL-2" matches "IL2"
 _FUNCTION_WORDS = frozenset({"of", "and", "the", "in"})
 GeneEvidence = tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class GeneNames:
-    """The names of a gene and its homologs, which have the same symbol.
+    """The names of a gene and of its homologs (genes with the same symbol).
 
     symbol (str): The symbol of the gene, without hyphens and in lower case.
     publications (float): Logarithm of the number of publications on the human gene with this
@@ -63,11 +63,11 @@ class GeneNames:
 
 
 _UNKNOWN = GeneNames("", 0.0, frozenset(), frozenset(), frozenset())
-_MAX_READ = 1 << 14  # the number of symbols whose names a resolver caches
+_MAX_READ = 1 << 14  # maximum number of symbols whose names a resolver caches
 
 
 class WordsOfDocument:
-    """The stems of the words in a document, and the substrings that may be short names."""
+    """A document's word stems, and its substrings that may be short names."""
 
     def __init__(self, text: str) -> None:
         self.stems = _stems_of(text)
@@ -75,7 +75,7 @@ class WordsOfDocument:
 
 
 class GeneMention:
-    """A mention of a gene, in the forms that `gene_features` compares with names.
+    """A gene mention in the forms that `gene_features` compares with names.
 
     short, stems (frozenset[str]): The spellings as one-word names; the stems of all words in them.
     defined (frozenset[str]): The stems of the words in the long form that the document defines.
@@ -91,14 +91,14 @@ class GeneMention:
 
 
 class HomonymResolver:
-    """Reads the names of genes that share a name. Threads can share a resolver."""
+    """Looks up all names of genes that share a name; safe to share between threads."""
 
     def __init__(self, kb: KnowledgeBase) -> None:
         self.kb = kb
         self._family = lru_cache(maxsize=_MAX_READ)(self._read_family)
 
     def names_of(self, ids: Iterable[str]) -> Mapping[str, GeneNames]:
-        """Return the names of genes by id; genes that the knowledge base lacks are left out."""
+        """Return gene names by id, skipping genes that the knowledge base lacks."""
         kb, names, unique = self.kb, dict[str, GeneNames](), list(dict.fromkeys(ids))
         rows = kb.find_all(unique)
         known = np.flatnonzero(rows >= 0)
@@ -140,7 +140,7 @@ def gene_features(
         log(max(gene.score, _LOWEST_SCORE)),
         is_named(gene),
         not document.short.keys().isdisjoint(names.short - mention.short),
-        # Smooth the share of stems in the document, because one or two stems say little.
+        # Smooth the share of stems found in the document, because one or two stems prove little.
         (len(other_stems & document.stems) + 0.5) / (len(other_stems) + 2),
         bool(names.homolog_names),
         not names.homolog_names.isdisjoint(mention.short),
@@ -161,7 +161,7 @@ def other_name(names: GeneNames, mention: str, document: WordsOfDocument) -> str
 def resolve_homonyms(
     genes: Sequence[Sequence[Candidate]], features: Iterable[GeneEvidence]
 ) -> list[list[Candidate]]:
-    """Return the candidates of each group, scored by probability; NIL has the remaining share.
+    """Score each group's candidates by probability, leaving the remaining share to NIL.
 
     genes (Sequence): Groups of candidates from one organism for one mention.
     features (Iterable): The evidence for each candidate, in the order of `genes`.
@@ -186,6 +186,6 @@ def _compact(name: str) -> str:
 
 @cache
 def _publications() -> dict[str, float]:
-    """Read the logarithm of the number of publications on each gene, by symbol without hyphens."""
+    """Read the log of each gene's publication count, keyed by symbol without hyphens."""
     counts: dict[str, float] = srsly.read_gzip_json(ASSETS_FOLDER / "gene_publications.json.gz")
     return counts

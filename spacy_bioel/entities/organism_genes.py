@@ -1,4 +1,4 @@
-"""Gene names that count only in documents that name the organism, such as "wingless" of flies.
+"""Gene names that count only in documents that name the organism, such as "wingless" in flies.
 
 Genes of flies, worms, yeasts, zebrafish, frogs and thale cress have names that are words elsewhere:
 "wingless", "daf-16", "cdc25". A name that is a common word ("white", "cut") is a gene only in a
@@ -33,21 +33,21 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 from spacy_bioel.types import GENE, ORGANISM, SPECIES, Candidate
 
-# Flies, worms, yeasts, zebrafish, frogs and thale cress have genes that are named like words.
+# Flies, worms, yeasts, zebrafish, frogs and thale cress: some of their gene names are also words.
 _NAMED_LIKE_WORDS = {f"{ORGANISM}{id}" for id in (7227, 6239, 4932, 4896, 7955, 8364, 3702)}
 _GENE_NAME = re.compile(r"(?<![\w-])[^\W\d_µμ]\w*(?:-\w+)*(?![\w-])")
 _ALLELE = re.compile(r"[Δ∆]$|(?<=^[a-z]{3}\d)-\d{1,3}$|(?<=^[a-z]{3}\d\d)-\d{1,3}$")
 _LONGER_NAME = re.compile(r" (?:of\b|in\b|[A-Z])")  # "Son of sevenless"
-_MIN_ORGANISM_SHARE = 0.5  # the minimum share of such organisms for adding common words
+_MIN_ORGANISM_SHARE = 0.5  # minimum share of these organisms for common words to count
 _MIN_LENGTH, _MIN_LENGTH_OF_LETTERS = 3, 2  # in characters: "wg" is long enough, "E3" is not
-_MAX_FREQUENCY = 1.0  # per million words; a more frequent word is a common word
+_MAX_FREQUENCY = 1.0  # per million words; more frequent words count as common
 _LIST = r"(?:,|,? and|,? or|/) ?"
 _BEFORE_GENE_IN_LIST, _AFTER_GENE_IN_LIST = re.compile(_LIST), re.compile(rf"{_LIST}$")
 
 
 def add_organism_genes(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
-    """Add missed gene names if the document names flies or another organism of this module. Common
-    words need such organisms to be at least half of the organisms that the document mentions."""
+    """Add missed gene names if the document names flies or another organism of this kind. Common
+    words count only if these make up at least half of the organisms that the document mentions."""
     text = text_of(doc)
     named = [id for *_, id in organism_words(text) if id in _NAMED_LIKE_WORDS]
     tables, about = orthologs_of(kb, named).values(), set(named)
@@ -89,7 +89,7 @@ def add_organism_genes(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
 
 
 def _known_genes(kb: KnowledgeBase, words: set[str], organisms: set[str]) -> set[str]:
-    """Return the words that are names of genes in one of the organisms."""
+    """Return the words that are gene names in at least one of the organisms."""
     different = sorted(words)
     rows = kb.lookup_names(normalize_names(different))
     names = kb.names.take(np.maximum(rows, 0))
@@ -106,8 +106,8 @@ def _known_genes(kb: KnowledgeBase, words: set[str], organisms: set[str]) -> set
 
 
 def _is_named_gene(text: str, start: int, end: int, starts: set[int], ends: set[int]) -> bool:
-    """Whether a common word ("white") is a gene: it is capitalised within a sentence, next to a
-    gene word such as "expression", or in a list with another gene."""
+    """Whether a common word ("white") is a gene: capitalised in mid-sentence, next to a gene word
+    such as "expression", or in a list with another gene."""
     before = text[max(0, start - 2) : start].rstrip()[-1:]
     is_marked = before.isalpha() or before in {",", ";"}
     is_capitalised = text[start].isupper() and is_marked and not _LONGER_NAME.match(text, end)
@@ -121,7 +121,7 @@ def _is_named_gene(text: str, start: int, end: int, starts: set[int], ends: set[
 
 
 ORTHOLOG_ORGANISMS = frozenset(f"{ORGANISM}{id}" for id in (9913, 9823, 9031, 9615, 8364, 3702))
-_SCORE = 0.9  # the score of an ortholog whose symbol no other organism has
+_SCORE = 0.9  # score of an ortholog if no other organism has its symbol
 
 
 def orthologs_of(kb: KnowledgeBase, organisms: Collection[str]) -> dict[str, dict[str, str]]:
@@ -142,7 +142,7 @@ def _orthologs() -> dict[str, dict[str, str]]:
 
 
 def organism_of_ortholog(id: str) -> str:
-    """Return the organism of a gene in the table of orthologs, or ""."""
+    """Look up a gene's organism in the ortholog table; return "" if it is not there."""
     return next((organism for organism, ids in _orthologs().items() if id in ids.values()), "")
 
 
@@ -152,7 +152,7 @@ def with_orthologs(
     spellings: Sequence[str],
     kb: KnowledgeBase,
 ) -> SpeciesCandidates:
-    """Add orthologs whose symbol is a spelling of the mention, or the symbol of a candidate."""
+    """Add orthologs whose symbol matches a spelling of the mention or a candidate's symbol."""
     genes = [found.genes[organism][0] for organism in sorted(found.named)]
     symbols = kb.names.take(kb.preferred_rows(kb.find_all([gene.id for gene in genes])))
     names = [*spellings, *normalize_names(symbols)]
@@ -168,20 +168,20 @@ def with_orthologs(
 
 
 def organism_of_gene(kb: KnowledgeBase, id: str) -> str:
-    """Return the organism of a gene; "" for other concepts."""
+    """Return a gene's organism, or "" for other concepts."""
     row = kb.find(id)
     return _organism_among(kb.types_of(row)) if row >= 0 else ""
 
 
 def symbols_of(kb: KnowledgeBase, ids: Iterable[str]) -> dict[str, str]:
-    """Return the normalised preferred names of concepts, by id."""
+    """Map concept ids to normalised preferred names."""
     ids = list(dict.fromkeys(ids))
     rows = kb.preferred_rows(kb.find_all(ids))
     return dict(zip(ids, normalize_names(kb.names.take(rows)), strict=True))
 
 
 def organisms_of(kb: KnowledgeBase, candidates: Iterable[Sequence[Candidate]]) -> dict[str, str]:
-    """Return the organisms of candidates by id, leaving out candidates without an organism."""
+    """Map candidate ids to organisms, skipping candidates without one."""
     ids = sorted({c.id for of_string in candidates for c in of_string})
     organisms = map(_organism_among, kb.types_of_all(kb.find_all(ids)))
     return {id: organism for id, organism in zip(ids, organisms, strict=True) if organism}

@@ -26,7 +26,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.text.sentences import sentence_borders
 from spacy_bioel.types import CELL_LINE, HUMAN, MICROBES, ORGANISM
 
-NamedPlace = tuple[int, int, str]  # start and end in characters, organism id
+NamedPlace = tuple[int, int, str]  # start and end in characters, organism id.
 # Text between a gene and the organism that it belongs to: "TP53 expression in mice".
 _GENE_TO_ORGANISM = re.compile(
     r"\s(?:(?:genes?|proteins?|mRNAs?|expression|mutations?|homologu?es?|orthologu?es?)\s)?"
@@ -35,18 +35,18 @@ _GENE_TO_ORGANISM = re.compile(
 )
 _CASED_WORD = re.compile(r"(?<![\w-])[A-Za-z][a-z]{1,20}(?![\w-])")  # "rams", but not "RAM"
 _WORD = re.compile(r"\w+")
-OTHER = "other"  # any organism with too few texts to fit its weights
+OTHER = "other"  # all organisms with too few texts to fit their own weights
 LETTERS = re.compile(r"[a-z]{2,}")
 _MAX_ORGANISMS = 50
 _ANYWHERE = 1 << 40  # longer than any document, in characters
-_NEAR = 60.0  # characters; nearness falls to a third over this distance
-# Uses in patterns.tsv whose words show that an animal is a tool: "yeast two-hybrid", "nude mice".
+_NEAR = 60.0  # in characters; nearness falls to a third over this distance.
+# Uses in patterns.tsv for animals that serve as tools: "yeast two-hybrid", "nude mice".
 _TOOLS = ("before a laboratory animal", "after a laboratory animal")
 
 
 @dataclass(frozen=True)
 class WordWeights:
-    """How strongly words such as "littermates" or "larvae" point to the genes of an organism.
+    """How strongly words such as "littermates" or "larvae" point to an organism's genes.
 
     organisms (Sequence[str]): Ids of the organisms, and `OTHER`.
     weights (NDArray): Log-odds for each word and organism. Shape (n_words, n_organisms).
@@ -57,7 +57,7 @@ class WordWeights:
     weights: NDArray[np.float32]
 
     def of(self, text: str) -> dict[str, float]:
-        """Return how strongly the words of a text point to each organism."""
+        """Return how strongly a text's words point to each organism."""
         rows = sorted(self.row_of[w] for w in {*LETTERS.findall(text.lower())} if w in self.row_of)
         weights = self.weights[rows].sum(0) / sqrt(len(rows) + 1)  # normalised by length
         return dict(zip(self.organisms, weights.tolist(), strict=True))
@@ -65,7 +65,7 @@ class WordWeights:
 
 @cache
 def word_weights() -> WordWeights:
-    """Read the weights of words that training/scripts/gene_evidence.py fitted."""
+    """Read the word weights fitted by training/scripts/gene_evidence.py."""
     table: dict[str, list[Any]] = srsly.read_gzip_json(ASSETS_FOLDER / "organism_context.json.gz")
     return WordWeights(
         table.pop(""),
@@ -87,8 +87,8 @@ class NamedOrganisms:
         self.ends = [end for _, end, _ in places]
         self.ids = [id for _, _, id in places]
         self.counts = Counter(self.ids)
-        # Limit the organisms that a gene may belong to, so that the running time is linear even if
-        # a text lists thousands of organisms and genes.
+        # Limit a gene's possible organisms, so that the running time stays linear even if a text
+        # lists thousands of organisms and genes.
         self.likely = [id for id, _ in self.counts.most_common(_MAX_ORGANISMS)]
         self.borders = sentence_borders(self.text)
         self._limits = [0, *self.borders, _ANYWHERE]
@@ -107,8 +107,8 @@ class NamedOrganisms:
         return bisect_right(self.borders, offset)
 
     def around(self, organism: str, offset: int) -> tuple[float, float, bool, bool, bool]:
-        """Return how near the last earlier mention and the nearest mention of an organism are to an
-        offset (1: here, 0: far), and whether the organism is mentioned earlier in the sentence,
+        """Return how near an organism's last earlier mention and its nearest mention are to an
+        offset (1: at the offset, 0: far away), and whether it is mentioned earlier in the sentence,
         later in the sentence, and in the previous sentence."""
         starts, ends = self._places_of.get(organism, ((), ()))
         sentence, n = self.sentence_at(offset), bisect_right(ends, offset)
@@ -120,7 +120,7 @@ class NamedOrganisms:
         return before, nearest, n_in_earlier < n, n < n_so_far, n_earlier < n_in_earlier
 
     def right_after(self, end: int) -> str:
-        """Return the organism in the text right after a gene ("in mice"), or ""."""
+        """Return the organism named right after a gene ("in mice"), or ""."""
         next_place = bisect_left(self.starts, end)
         if next_place == len(self.starts):
             return ""
@@ -136,8 +136,8 @@ class NamedOrganisms:
 
 @cache
 def _organism_tables() -> tuple[re.Pattern[str], list[str], dict[str, str]]:
-    """Return a pattern with one group per organism, the organism of each group, and the animal that
-    a word such as "sows" or "beagle" means (see SOURCES.md).
+    """Return a pattern with one group per organism, each group's organism, and a mapping from words
+    such as "sows" or "beagle" to animals (see SOURCES.md).
 
     Words for people, strains, and cell lines that are not human are in assets/species_words.json.
     Cell lines in which genes of other organisms are expressed have no organism there ("").
@@ -152,7 +152,7 @@ def _organism_tables() -> tuple[re.Pattern[str], list[str], dict[str, str]]:
 
 @lru_cache(maxsize=256)
 def organism_words(text: str) -> list[NamedPlace]:
-    """Return the words that imply an organism ("patients", "C2C12"); no detector is needed."""
+    """Find words that imply an organism ("patients", "C2C12"), without needing a detector."""
     pattern, organisms, animals = _organism_tables()
     matches = pattern.finditer(text)
     places = [(*match.span(), organisms[(match.lastindex or 1) - 1]) for match in matches]
@@ -166,8 +166,8 @@ def organism_words(text: str) -> list[NamedPlace]:
 
 @cache
 def _names_in_training() -> dict[str, list[tuple[list[str], str]]]:
-    """Read the organism names in the starter's training texts, each with the organism that it means
-    most often. The keys are first words of names; longer names come first."""
+    """Read the organism names in the starter's training texts, each with its most frequent
+    organism. Names are keyed by their first word, with longer names first."""
     table: dict[str, dict[str, int]] = srsly.read_json(ASSETS_FOLDER / "starter/alias_table.json")
     names: dict[str, list[tuple[list[str], str]]] = {}
     for name, ids in sorted(table.items(), key=lambda entry: -len(entry[0].split())):
@@ -178,7 +178,7 @@ def _names_in_training() -> dict[str, list[tuple[list[str], str]]]:
 
 
 def organism_names(text: str) -> list[NamedPlace]:
-    """Return the organism names in a text, for documents whose organisms are not marked yet."""
+    """Find organism names in a text, for documents whose organisms are not marked yet."""
     names, places, next_word = _names_in_training(), list[NamedPlace](), 0
     found = list(_WORD.finditer(text))
     words = [match[0].lower() for match in found]
@@ -192,9 +192,9 @@ def organism_names(text: str) -> list[NamedPlace]:
 
 
 def organism_places(batch: Batch, owners: Iterable[int]) -> dict[int, list[NamedPlace]]:
-    """Return where each document names organisms: in mentions, by words that imply an organism, and
-    by cell lines, which count as human unless such a word says otherwise. If no mention is linked
-    to an organism, organism names are looked up in the text."""
+    """Find where each document names organisms: in mentions, in words that imply an organism, and
+    in cell lines (human unless such a word says otherwise). If no mention is linked to an organism,
+    look up organism names in the text instead."""
     texts = {owner: text_of(batch.docs[owner]) for owner in owners}
     places: dict[int, list[NamedPlace]] = {owner: [] for owner in texts}
     cells: dict[int, list[NamedPlace]] = {owner: [] for owner in texts}
@@ -211,7 +211,7 @@ def organism_places(batch: Batch, owners: Iterable[int]) -> dict[int, list[Named
         found = places[owner] or organism_names(text)
         found = [p for p in found if not any(find_words(use, text, *p[:2]) for use in _TOOLS)]
         words = [place for place in organism_words(text) if place[2]]
-        # "flies" means fruit flies, even where the mention is linked to another organism.
+        # "flies" means fruit flies, even if the mention is linked to another organism.
         read = {offset for start, end, _ in words for offset in range(start, end)}
         found = [place for place in found if read.isdisjoint(range(*place[:2]))]
         places[owner] = [*found, *words, *cells[owner]]
@@ -219,7 +219,7 @@ def organism_places(batch: Batch, owners: Iterable[int]) -> dict[int, list[Named
 
 
 def is_microbe(kb: KnowledgeBase, organism: str) -> bool:
-    """Whether an organism is a microbe (a virus, bacterium or archaeon), which lives in a host."""
-    # Ask the parts, whose types are memory-mapped; a joined knowledge base would compute its types.
+    """Whether an organism is a microbe: a virus, bacterium or archaeon."""
+    # Query the parts: their types are memory-mapped, but a joined knowledge base computes them.
     rows = ((part, part.find(organism)) for part in parts_of(kb))
     return any(row >= 0 and not MICROBES.isdisjoint(part.types_of(row)) for part, row in rows)

@@ -1,4 +1,4 @@
-"""The patterns in assets/patterns.tsv, which find words in and beside names.
+"""Find words in and beside names, using the patterns in assets/patterns.tsv.
 
 A row has a use, a regular expression, an example that it matches, and a counterexample that no row
 with this use matches. The file begins with a list of the uses. Tests run the examples.
@@ -12,13 +12,13 @@ from functools import cache
 
 from spacy_bioel.kb.bundled import ASSETS_FOLDER
 
-# Patterns for the text between a name and the words of a use; ROWS is replaced by these words.
+# Patterns for the text between a name and a use's words; ROWS is a placeholder for these words.
 _BETWEEN = {
     "before a gene": r"\b(?:ROWS)(?: (?:of|for|in|to|against|with|encoding))?(?: the)?"
     r"(?: human| mouse| rat)?[ (]$",
     "after a chemical": r"(?P<word>(?P<singular>(?:[ -][a-z]+){0,2}[ -](?:ROWS))s?)"
     r"(?: [A-Z]?\d{1,2}[A-Z]?| [IVX]{1,3}| (?:alpha|beta|gamma))?(?![\w-])",
-    # This matches before the codes in "cat. no. A4503G" and "wells A12G to".
+    # Matches the text before the code in "cat. no. A4503G" and "wells A12G to".
     "before a code": r"(?:ROWS)(?:[ :#(\[]{0,3}(?:no|nos|numbers?|codes?|id|ref|names?|registration"
     r"|was|were|is|are|as|one|primers?|the|called|named|labelled)\b\.?){0,4}[ :#(\[\"']{0,3}"
     r"(?:[A-Z]\w{2,11},? (?:and|or|to) |[A-Z]\w{2,11}, )?$",
@@ -30,7 +30,7 @@ _SEARCHED = 70  # the number of characters to search before a name
 
 
 def pattern_rows() -> dict[str, list[str]]:
-    """Read the regular expressions of each use, such as "before a gene"."""
+    """Read the regular expressions for each use, such as "before a gene"."""
     rows_of: dict[str, list[str]] = {}
     for line in (ASSETS_FOLDER / "patterns.tsv").read_text("utf8").splitlines():
         if line[:1] != "#":
@@ -41,22 +41,22 @@ def pattern_rows() -> dict[str, list[str]]:
 
 @cache
 def patterns() -> dict[str, re.Pattern[str]]:
-    """Compile the rows of each use into one pattern."""
+    """Compile each use's rows into a single pattern."""
     return {use: joined(use, rows) for use, rows in pattern_rows().items()}
 
 
 def joined(use: str, rows: Sequence[str]) -> re.Pattern[str]:
-    """Compile patterns into one, as if they were the rows of a use."""
+    """Compile regular expressions into one pattern, treating them as rows of the given use."""
     words = [row.removeprefix(r"\b") for row in rows if row.startswith(r"\b")]
     others = [row for row in rows if not row.startswith(r"\b")]
-    # Trying words only at the start of a word in the text is several times faster.
+    # Trying words only at word boundaries in the text is several times faster.
     rows = [*others, rf"\b(?:{'|'.join(words)})"] if words else others
     whole = _BETWEEN.get(use, "ROWS").replace("ROWS", "|".join(rows))
     return re.compile(whole, re.NOFLAG if use in _CASED else re.IGNORECASE)
 
 
 def find_words(use: str, text: str, start: int = 0, end: int | None = None) -> re.Match[str] | None:
-    """Find the words of a use in text[start:end], or before or after it, as the use says."""
+    """Find a use's words in text[start:end], or before or after it, depending on the use."""
     pattern = patterns()[use]
     end = len(text) if end is None else end
     if use.startswith("before "):
@@ -68,8 +68,8 @@ def find_words(use: str, text: str, start: int = 0, end: int | None = None) -> r
 
 
 def is_code(text: str, start: int, end: int) -> bool:
-    """Whether text[start:end] is a code instead of a name: it has digits, and looks like a code or
-    follows words such as "cat. no.", or it is "cat" before a catalogue number."""
+    """Whether text[start:end] is a code rather than a name: it has digits, and looks like a code
+    or follows words such as "cat. no."; or it is "cat" before a catalogue number."""
     mention = text[start:end]
     if mention.lower() == "cat":
         return find_words('after "cat"', text, start, end) is not None

@@ -1,4 +1,4 @@
-"""Call the rule sets of a pipe in order, and check their results.
+"""Call a pipe's rule sets in order, and check their results.
 
 Error messages use the config's name for a rule set, since a pipe may have several rule sets of
 the same class.
@@ -30,13 +30,13 @@ from spacy_bioel.text.normalize import subscripts
 from spacy_bioel.text.sentences import LongForms
 from spacy_bioel.types import Candidate
 
-# Names that facts cannot have: link fields in tables and JSON, and Span extensions.
+# Names that facts must not use: link fields in tables and JSON, and Span extensions.
 _RESERVED_FACTS = frozenset(
     "document start end text label id ids name preferred_name score evidence candidates facts xrefs"
     " error concept_id cui cuis explanation bioel_records".split()
 )
 
-# Functions that rules had in earlier versions, and the functions that replaced them.
+# Functions that rules defined in earlier versions, with their replacements.
 _FORMER_FUNCTIONS = {
     "find": "propose(docs, spans)",
     **dict.fromkeys(("queries", "rewrite", "wants_all"), "prepare(batch)"),
@@ -45,17 +45,17 @@ _FORMER_FUNCTIONS = {
 
 @cache
 def reserved_facts() -> frozenset[str]:
-    """Return the names that facts of rules cannot have, including the names of declared facts."""
+    """Return the names that rules must not use for facts, including those of declared facts."""
     declared = declared_facts().items()
     names = (name for fact, d in declared for name in (fact, *d.columns, *d.extensions))
     return _RESERVED_FACTS.union(names)
 
 
-NamedRules = tuple[str, EntityRules]  # the name of rules in the config, and the rules
+NamedRules = tuple[str, EntityRules]  # the rules' name in the config, and the rules
 
 
 def _run(named: NamedRules, function: str, *args: Any, n: int | None = None) -> Any:
-    """Call a function of a rule set, and check the number of results.
+    """Call a function on a rule set, and check the number of results.
 
     n (int | None): Number of results that the function must return.
     RAISES BioelError: [B497] instead of errors without a code, [B503] if the number of results is
@@ -85,7 +85,7 @@ def _error(named: NamedRules, message: str, **fields: Any) -> BioelError:
 
 
 class RuleSet:
-    """A pipe's rules by name; rules that the config switches off (None) are left out.
+    """A pipe's rules by name, excluding any that the config switches off (None).
 
     Rules that override a function are called in config order.
 
@@ -123,7 +123,7 @@ class RuleSet:
         return RuleSet({name: r.with_knowledge(knowledge) for name, r in self.rules.items()})
 
     def for_labels(self, labels: Collection[str], *, labelled: bool = False) -> RuleSet:
-        """Return the rules that run in a pipeline that finds or links mentions with these labels.
+        """Return the rules to run in a pipeline that finds or links mentions with these labels.
 
         labelled (bool): Leave out rules without labels.
         """
@@ -141,7 +141,7 @@ class RuleSet:
         return RuleSet({name: r for name, r in self.rules.items() if r.completes_dictionary})
 
     def propose(self, found: Sequence[FoundSpans]) -> None:
-        """Let the rules change the spans in documents.
+        """Let the rules add or drop spans in each document.
 
         RAISES BioelError: [B497] if rules return anything, [B498] if they add an invalid span, or
             one outside its document.
@@ -156,7 +156,7 @@ class RuleSet:
             of_doc.why = ""
 
     def forms_of(self, doc: Doc, *, settings: LinkerSettings) -> LongForms:
-        """Return the long form of each short form in a document, preferably as defined there.
+        """Return the long form of each short form in a document, preferring its own definitions.
 
         A word with a subscript in brackets, "H(2)O", is a short form too.
         """
@@ -169,7 +169,7 @@ class RuleSet:
     def why_other(
         self, doc: Doc, starts: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> Sequence[str]:
-        """Return the first reason why each character span cannot be a name, or "" if it can."""
+        """Return the first reason given why each span cannot be a name, or "" if it can be one."""
         first_reasons = [""] * len(starts)
         for named in self.overriding("why_other"):
             reasons = _run(named, "why_other", doc, starts, ends, n=len(starts))
@@ -177,7 +177,7 @@ class RuleSet:
         return first_reasons
 
     def prepare(self, batch: Batch) -> Batch:
-        """Return the batch with the queries set by all rules."""
+        """Return the batch with its queries updated by all rules."""
         for named in self.overriding("prepare"):
             queries = _run(named, "prepare", batch, n=len(batch))
             if others := [query for query in queries if not isinstance(query, Query)]:
@@ -217,7 +217,7 @@ class RuleSet:
         return facts
 
     def explain(self, batch: Batch) -> list[str]:
-        """Return, for each link, the sentences that explain the effect of the rules."""
+        """Return the sentences for each link that explain how the rules affected it."""
         texts = [""] * len(batch.links)
         for named in self.overriding("explain"):
             sentences = _run(named, "explain", batch, n=len(batch.links))
@@ -226,7 +226,7 @@ class RuleSet:
 
 
 def _is_json(value: object) -> bool:
-    """Whether a value can be saved to JSON and loaded again, unlike NumPy numbers."""
+    """Whether a value survives a round trip through JSON (NumPy numbers do not)."""
     if isinstance(value, Mapping):
         return all(isinstance(key, str) and _is_json(item) for key, item in value.items())
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Rules for shorthand, which writers use without defining it: "HTN" stands for hypertension."""
+"""Rules for shorthand: short forms that are used without a definition ("HTN": hypertension)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _LongForm = TypeVar("_LongForm")
 
 @cache
 def _tables() -> dict[str, Any]:
-    """Return the tables in assets/shorthand.json (see assets/SOURCES.md)."""
+    """Read the tables in assets/shorthand.json (see assets/SOURCES.md)."""
     tables: dict[str, Any] = srsly.read_json(ASSETS_FOLDER / "shorthand.json")
     return tables
 
 
 def long_forms_with(more: Mapping[str, str]) -> dict[str, str]:
-    """Return the long forms of the shorthand that is common to all texts, and of `more` shorthand.
+    """Return the long forms of shorthand that is common to all texts, and of any in `more`.
 
     "|" separates alternative long forms. Short forms are also returned capitalised, as at the start
     of a line: "Wt loss" and "Dizzy", but not "Sob".
@@ -43,7 +43,7 @@ def long_forms_with(more: Mapping[str, str]) -> dict[str, str]:
 
 
 def forms_in(text: str, forms: Mapping[str, _LongForm]) -> dict[str, _LongForm]:
-    """Return the short forms in a text, except words such as "AS" if the text is in capitals."""
+    """Return the short forms in a text, excluding words such as "AS" if the text is in capitals."""
     occurring = {short: long for short, long in forms.items() if short in text}
     if is_in_capitals(text):
         for word in _tables()["words_in_capitals"]:
@@ -52,7 +52,7 @@ def forms_in(text: str, forms: Mapping[str, _LongForm]) -> dict[str, _LongForm]:
 
 
 def first_known(kb: KnowledgeBase, names: str) -> str:
-    """Return the first name that is in a knowledge base, else the first; "|" separates names."""
+    """Return the first "|"-separated name that is in a knowledge base, or else the first name."""
     if "|" not in names:
         return names
     alternatives = names.split("|")
@@ -62,7 +62,7 @@ def first_known(kb: KnowledgeBase, names: str) -> str:
 def shorthand_for(
     kb: KnowledgeBase, more: Mapping[str, str] | None = None, *, takes_precedence: bool = False
 ) -> dict[str, str]:
-    """Return the long forms of shorthand, without short forms that are names in a knowledge base.
+    """Return the long forms of shorthand, excluding short forms that a knowledge base has as names.
 
     more (Mapping | None): Shorthand in addition to the shorthand common to all texts.
     takes_precedence (bool): Keep a short form that is itself a name if its long form is a name in
@@ -83,7 +83,7 @@ class Shorthand(EntityRules):
 
     @cached_property
     def _forms(self) -> dict[str, str]:
-        """The long form of each short form that is not a name in the whole knowledge base."""
+        """The long form of each short form that is not itself a name in the knowledge base."""
         assert self.knowledge is not None
         return shorthand_for(self.knowledge.kb)
 
@@ -107,7 +107,7 @@ class Shorthand(EntityRules):
         ]
 
     def _expanded(self, string: str, kb: KnowledgeBase) -> str:
-        """Replace short forms in a normalised string, except in names and known aliases."""
+        """Expand short forms in a normalised string that is not a name or a known alias."""
         assert self.knowledge is not None
         if kb not in self._normalized_forms:
             forms, seen = shorthand_for(kb), self.knowledge.seen

@@ -34,7 +34,7 @@ from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.models.fusion import Fusion, bundled_fusion, softmax_by_group
 from spacy_bioel.types import HUMAN, ORGANISM, SPECIES, Candidate
 
-# A floor added to scores: the rounded score of a gene that is rare in the training texts may be 0.
+# Added to scores, because the score of a gene that is rare in the training texts may round to 0.
 _SCORE_FLOOR = 1e-9
 
 
@@ -69,7 +69,7 @@ class SpeciesCandidates:
         *,
         by_symbol: bool = False,
     ) -> None:
-        """Add candidates for another spelling; genes already found by name or symbol are kept."""
+        """Add candidates for another spelling, keeping genes already found by name or symbol."""
         groups: dict[str, list[Candidate]] = {}
         for c in candidates:
             if c.id in organism_of:
@@ -116,8 +116,8 @@ _MAX_RIGHT_BEFORE = 2  # the maximum number of characters between an organism an
 
 @dataclass(frozen=True)
 class OrganismTable:
-    """The organisms that mentions may belong to: a row for each (mention, organism) pair, with all
-    rows of a mention together.
+    """The organisms that mentions may belong to, with one row per (mention, organism) pair; a
+    mention's rows are contiguous.
 
     mention (NDArray[int64]): Index of the mention. Shape (n,).
     features (NDArray[float32]): Shape (n, len(SPECIES_FEATURES)).
@@ -152,13 +152,13 @@ def organism_table(
     microbes = {id for id in named if is_microbe(kb, id)}
     covered = {*kb.type_names}  # includes every organism with genes in the knowledge base
 
-    cases: dict[tuple[int, str], set[str]] = defaultdict(set)  # keyed by document and symbol
-    # Counters of gene mentions per organism in a document or sentence ("": in total), and of the
-    # organisms right before the occurrences of a string in a document.
+    cases: dict[tuple[int, str], set[str]] = defaultdict(set)  # keyed by document and symbol.
+    # Counts of gene mentions by organism in each document and sentence ("": the total), and of
+    # the organisms named right before a string in a document.
     counts: dict[object, Counter[str]] = defaultdict(Counter)
     ids = sorted({c[0].id for one in genes.values() for c in one.genes.values() if c})
     symbols: dict[str, str] = {}
-    for part in parts_of(kb):  # parts map files; a joined knowledge base would compute names
+    for part in parts_of(kb):  # names in parts are memory-mapped; a joined KB computes them
         known = np.flatnonzero((concepts := part.find_all(ids)) >= 0)
         names = part.names.take(part.preferred_rows(concepts[known]))
         symbols = dict(zip(map(ids.__getitem__, known), names, strict=True)) | symbols
@@ -203,8 +203,8 @@ def organism_table(
         for organism, features in _species_features(species_candidates, documents[owner], mention):
             if is_of_host and organism in microbes:
                 continue
-            # A yeast without a gene of this name is unlikely, but a horse is not, because the
-            # knowledge base has no genes of horses at all.
+            # Yeast is unlikely if it has no gene of this name, but horse is not, because the
+            # knowledge base has no horse genes at all.
             features["covered"] = organism in covered
             mention_of_row.append(index)
             organisms.append(organism)
@@ -280,8 +280,8 @@ def _species_features(
                 "last": organism == document.last_before(start),  # the last one before the mention
                 "behind": organism == after,  # right after the mention: "Brca1 in mice"
                 "sentence": earlier,  # in the same sentence, before the mention
-                "after": later,  # in the same sentence, after the mention
-                # "m" and "r" often mean something else ("mGluR5", recombinant), "h" does not.
+                "after": later,  # in the same sentence, after the mention.
+                # "m" and "r" often mean something else ("mGluR5", recombinant); "h" does not.
                 "prefix": organism == prefix and not is_human,
                 "human_prefix": organism == prefix and is_human,
                 "named": is_named,
@@ -289,7 +289,7 @@ def _species_features(
                 # The organism's share of the other genes in the document and in the sentence.
                 "others": (mention.in_document[organism] - share) / n_in_document,
                 "near": (mention.in_sentence[organism] - share) / n_in_sentence,
-                # The organism is right before the same string elsewhere in the document.
+                # The organism is named right before the same string elsewhere in the document.
                 "elsewhere": organism != before and mention.right_before[organism] > 0,
                 "near_before": near_before,
                 "nearest": nearest,
@@ -306,9 +306,9 @@ def _species_features(
                 "animal": is_animal,
                 "animal_upper": is_animal and is_upper,
                 "rat": organism == RAT,
-                "length": log1p(len(document.text)),  # tells sentences from abstracts
+                "length": log1p(len(document.text)),  # distinguishes sentences from abstracts
                 "organisms": log1p(len(document.counts)),
-                # The document writes this symbol in both ways: "KRAS" and "Kras".
+                # The document spells this symbol both ways: "KRAS" and "Kras".
                 "contrast": (is_upper - is_title)
                 * (is_human - is_rodent)
                 * (len(mention.cases) > 1),
@@ -319,7 +319,7 @@ def _species_features(
 def score_species(
     table: OrganismTable, weights: Fusion
 ) -> Iterator[tuple[int, list[tuple[str, float]]]]:
-    """Yield each mention with the organisms that it may belong to and their probabilities."""
+    """Yield each mention with the organisms that it may belong to, and their probabilities."""
     scores = weights.scores(table.features)
     probabilities = softmax_by_group(scores, table.mention).tolist()
     rows = zip(table.mention.tolist(), table.organisms, probabilities, strict=True)
@@ -333,7 +333,7 @@ def default_weights() -> Fusion:
 
 
 def _wholes(batch: Batch) -> list[Span]:
-    """Return the span of each mention and, for each part, of the composite that contains it."""
+    """Return each mention's span; for a part, the span of the composite that contains it."""
     # Words before a composite are evidence for all its parts: "mouse BRCA1 and TP53".
     wholes = list(batch.spans[: batch.n_wholes])
     at_token: dict[tuple[int, int], list[Span]] = defaultdict(list)

@@ -30,14 +30,14 @@ from spacy_bioel.types import CHEMICAL, GENE, HUMAN, ScoredSpan
 
 _NAME_OR_WORD = re.compile(r"(?<![\w-])[^\W\d_][\w/-]*+")
 _NUMBER_OR_CAT = re.compile(r"\d{4}|^[Cc]at$|^CAT$")
-MAX_PARTS = 4  # the limit of parts between hyphens: "a-a-a-..." would take quadratic time
+MAX_PARTS = 4  # limit on hyphenated parts, because "a-a-a-..." would take quadratic time
 _NEVER_LABELS = (GENE, "Disease")
 USUAL_NAME = "by the rules for names of genes"  # shown in explanations
 
 
 class UsualName(NamedTuple):
-    """The normalised symbols that a name means (none if the name is neither a gene nor a disease),
-    and whether the name is a gene only next to words such as "expression of"."""
+    """The normalised symbols that a name refers to (none if it is neither a gene nor a disease),
+    and whether it is a gene only next to words such as "expression of"."""
 
     symbols: tuple[str, ...]
     needs_context: bool
@@ -58,7 +58,7 @@ def usual_names() -> dict[str, UsualName]:
 
 
 def usual_queries(batch: Batch, knowledge: LinkerKnowledge) -> list[Query]:
-    """Return the queries, with symbols instead of short names that the document does not define."""
+    """Return the queries with symbols replacing short names that the document does not define."""
     queries = list(batch.queries)
     for i, (span, query) in enumerate(zip(batch.spans, queries, strict=True)):
         usual = usual_names().get(span.text) if span.label_ == GENE else None
@@ -71,7 +71,7 @@ def usual_queries(batch: Batch, knowledge: LinkerKnowledge) -> list[Query]:
 
 
 def _means_others(kb: KnowledgeBase, name: str, symbols: tuple[str, ...]) -> bool:
-    """Whether a knowledge base has these symbols, but the name does not mean just their genes.
+    """Whether a knowledge base has these symbols, but the name does not mean exactly their genes.
 
     Names that the user added keep their meaning.
     """
@@ -85,7 +85,7 @@ def _means_others(kb: KnowledgeBase, name: str, symbols: tuple[str, ...]) -> boo
 
 
 def is_beside_gene_words(text: str, start: int, end: int) -> bool:
-    """Whether words such as "expression of" are before or after a string, text[start:end]."""
+    """Whether text[start:end] comes right before or after words such as "expression of"."""
     return bool(
         find_words("before a gene", text, start, end)
         or find_words("after a gene", text, start, end)
@@ -147,5 +147,5 @@ def add_usual_names(doc: Doc, found: FoundSpans) -> None:
             if _NUMBER_OR_CAT.search(mention.text) and is_code(text, *place):
                 dropped.add(scored)
     found.drop(dropped, USUAL_NAME)
-    for scored in added:  # a gene replaces spans of the same tokens
+    for scored in added:  # a gene replaces other spans with the same tokens
         found.add(scored, USUAL_NAME, instead_of=found.overlapping(*scored[:2]))

@@ -32,7 +32,7 @@ _NUMERAL = "|".join(_NUMERALS_IN_WORDS)
 _OFFSET = r"(?:\s?[-+]\s?\d{1,2}(?!\d)|[-+]\s?\d+)?"
 _SITE = r"(?:amino[ -]acids?|nucleotides?|nts?|codons?|CD|residues?|positions?|bases?)"
 _CHROMOSOME = r"\b(?:[Cc]hr(?:\d\d?|[XYM]):\s?(?:[gm]\.)?|(?<![\w.:-])(?:\d\d?|[XY]):(?=\d{6}))"
-# Lower-case words that may be part of a variant; any sequence of other words is one token.
+# Lower-case words that may be part of a variant; any run of other words is one token.
 _VARIANT_WORD = (
     rf"(?:{_RESIDUE_NAMES}|{_NUMERAL}|del|ins|dup|repeat|indel|frame|fs|rather|allele|exon|intron"
     r"|codon|nucleotide|nts?\b|amino|residue|position|base|substitution|transition|transversion"
@@ -42,7 +42,7 @@ _VARIANT_WORDS = (
     rf"(?:{_VARIANT_WORD}|(?:for|to|by|with|of|at|the|in|between|and|through)\s"
     rf"(?:(?:the|an?|premature)\s){{0,3}}+(?:[^a-z]|{_VARIANT_WORD}))"
 )
-# Kinds of tokens: name, letter ("": chosen by `_letter_of`) and pattern. The first match is used.
+# Token kinds: name, letter ("": chosen by `_letter_of`) and pattern. The first match wins.
 _TOKEN_KINDS = (
     ("plain", "",  # words that are not part of variants
      rf"\s?(?!{_VARIANT_WORDS})[a-z]{{2,}}\b"
@@ -84,13 +84,13 @@ _TOKEN_KINDS = (
     ("rs_number", "z", r"(?i:rs[1-9]\d{2,9})(?![A-Za-z\d])"),
     ("other", "", r"[^\W_]+|."),
 )  # fmt: skip
-_DELTA = re.compile(r"(?:[Δ∆]|(?i:delta)|DD)(?=\d)")  # "DD" is how some files spell "Δ"
+_DELTA = re.compile(r"(?:[Δ∆]|(?i:delta)|DD)(?=\d)")  # some files spell "Δ" as "DD"
 _VARIANT_TOKENS = re.compile(
     "|".join(f"(?P<{name}>{pattern})" for name, _, pattern in _TOKEN_KINDS), re.ASCII | re.DOTALL
 )
 _LETTER_OF_KIND = {name: letter for name, letter, _ in _TOKEN_KINDS}
-# Character classes for the letters of `_letter_of`, which match a number, a base or amino acid, one
-# or more bases, and several bases.
+# Character classes for the letters of `_letter_of`: a number, a base or amino acid, one or more
+# bases, and several bases.
 _NUM, _ONE, _SOME, _BASES = "[dmnrsN]", "[agwT]", "[gDG]", "[DG]"
 _NAME = r"[wT]c?(?: ?\([agADG]\))?"  # "glutamine codon (Q)"
 _AT = rf"i?p\(?{_NUM}(?:h{_NUM})?\)?"  # " substitution at codons 12 and 13"
@@ -111,7 +111,7 @@ class VariantForm(NamedTuple):
     reading: str
 
 
-# The forms are tried in this order; the first form that matches is used.
+# Forms are tried in this order; the first match wins.
 VARIANT_FORMS = tuple(
     VariantForm(*row)
     for row in (
@@ -176,7 +176,7 @@ RS_NUMBER = re.compile(r"(?<![A-Za-z\d])(?P<rs>rs[1-9][0-9]{0,9})(?!\d)", re.I)
 
 
 class Rewrite(NamedTuple):
-    """A spelling that is replaced before a mention is parsed, with an example before and after."""
+    """A spelling to replace before parsing a mention, with an example before and after."""
 
     pattern: re.Pattern[str]
     replacement: str | Callable[[re.Match[str]], str]
@@ -222,9 +222,9 @@ _SHAPE_LETTERS = str.maketrans("dmrsNKREjTwagADG", "nnnnnkkkkrrrrrrr")
 _READ_LETTERS = frozenset("vlnbkfo/_r")
 
 
-@lru_cache(maxsize=256)  # rules run again on texts in which the linker finds more names
+@lru_cache(maxsize=256)  # rules run again if the linker finds more names in a text
 def find_variants(text: str) -> list[tuple[int, int]]:
-    """Return the start and end of each variant whose form cannot mean anything else."""
+    """Return the start and end of each variant that is written in an unambiguous form."""
     tokens = list(_VARIANT_TOKENS.finditer(text))
     places = []
     for match in _VARIANT.finditer("".join(map(_letter_of, tokens))):
@@ -272,7 +272,7 @@ def _letter_of(token: re.Match[str]) -> str:
 
 
 def read_variant(text: str, start: int = 0, end: int | None = None) -> Variant | None:
-    """Return the change described by a mention, text[start:end].
+    """Parse the change that a mention, text[start:end], describes.
 
     The rest of the text decides whether "G12C" is a change in a gene or in its protein.
 
@@ -362,7 +362,7 @@ def _other_change(
 
 
 def _residues(mention: str, tokens: Sequence[re.Match[str]]) -> tuple[list[str], str]:
-    """Return the bases or amino acids in a mention, and their level ("" if it is unclear)."""
+    """Return the bases or amino acids in a mention, and their level ("" if unclear)."""
     residues: list[str] = []
     level = previous_kind = ""
     for token in tokens:
@@ -383,7 +383,7 @@ def _residues(mention: str, tokens: Sequence[re.Match[str]]) -> tuple[list[str],
 
 
 def _position(mention: str, tokens: Sequence[re.Match[str]]) -> tuple[str, bool, list[str]]:
-    """Return the position of a change, whether it is a codon number, and the other numbers."""
+    """Return a change's position, whether that is a codon number, and any other numbers."""
     numbers = [t for t in tokens if t.lastgroup == "number"]
     cues = [_POSITION_CUE.search(mention, 0, t.start()) for t in numbers]
     chosen = next((i for i, cue in enumerate(cues) if cue), 0)
@@ -417,7 +417,7 @@ def _kind_of_change(tokens: Sequence[re.Match[str]], shape: str, residues: Seque
 
 
 def _length(text: str) -> str:
-    """Return the length as a number: "22" for "22-bp", "650K" for "650-kbp"."""
+    """Strip a length to its number: "22" for "22-bp", "650K" for "650-kbp"."""
     number = re.match(r"[\d.,]+", text)
     unit = re.search(r"[kM](?=b)", text, re.I)
     return (number[0].replace(",", "") if number else "") + (unit[0].upper() if unit else "")

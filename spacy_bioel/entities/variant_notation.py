@@ -1,4 +1,4 @@
-"""Parsed sequence variants, their notations, and the type of sequence that a text refers to.
+"""Parsed sequence variants, their notations, and the sequence type that a text refers to.
 
 HGVS: https://hgvs-nomenclature.org. The component form (Wei et al. 2022,
 https://doi.org/10.1093/bioinformatics/btac537), such as "p|SUB|V|600|E", can express more than
@@ -73,7 +73,7 @@ class Variant:
 
     @property
     def hgvs(self) -> str | None:
-        """The HGVS form without a reference sequence; None if the text lacks necessary details."""
+        """The HGVS form without a reference sequence; None if the text gives too few details."""
         is_placed = self.position and self.level and not self.position.startswith("CODON")
         if not is_placed or self.kind == "Allele":
             return None
@@ -125,7 +125,7 @@ def _base_change(v: Variant) -> str | None:
             position = f"{position}_{int(position) + 1}"
         is_placed = v.kind == "INDEL" or "_" in position
         return position + _HGVS_KINDS[v.kind] + v.new if v.new.isalpha() and is_placed else None
-    # HGVS states only the position of a deleted or duplicated sequence.
+    # For deletions and duplications, HGVS states the position but not the sequence.
     n_bases = int(v.new) if v.new.isdigit() else len(v.new)
     return None if v.count else _range(v.position, n_bases) + _HGVS_KINDS[v.kind]
 
@@ -134,7 +134,7 @@ def _range(position: str, n: int) -> str:
     return f"{position}_{int(position) + n - 1}" if position.isdigit() and n > 1 else position
 
 
-# The surrounding text decides whether "A1166C" is a change of bases or of amino acids.
+# The surrounding text decides whether "A1166C" changes a base or an amino acid.
 _MAX_CONTEXT = 40  # the number of characters to search before and after a variant
 _MIN_BASE_NUMBER = 1000  # proteins have fewer amino acids
 _MIN_GENOME_NUMBER = 110_000  # transcripts have fewer bases
@@ -148,7 +148,7 @@ _PROTEIN_OR_BASES = re.compile(
 
 
 def level_in_text(text: str, start: int, end: int, position: str) -> str:
-    """Return the level of a change (see `Variant`) according to the text around the mention.
+    """Infer a change's level (see `Variant`) from the text around the mention.
 
     start, end (int): Character offsets of the mention.
     position (str): The position of the change (see `Variant`).

@@ -1,4 +1,4 @@
-"""Rules that find sequence variants by a grammar, and add the HGVS form, gene and dbSNP number."""
+"""Rules that find sequence variants with a grammar, and add HGVS form, gene and dbSNP number."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from spacy_bioel.found import FoundSpans
 from spacy_bioel.text.sentences import sentence_borders
 from spacy_bioel.types import DBSNP, GENE, VARIANT, Candidate, Link, ScoredSpan, is_tied
 
-_GRAMMAR_PROBABILITY = 0.99  # the probability of mentions found by the grammar
+_GRAMMAR_PROBABILITY = 0.99  # the probability of mentions found by the grammar.
 # Explanations, keyed by where the dbSNP number came from.
 _EXPLANATIONS = {
     f"NIL {VARIANT}": "NIL: neither the text nor a knowledge base has its dbSNP number (rs...).",
@@ -35,7 +35,7 @@ _RS_AFTER = re.compile(  # "V600E mutation (rs113488022)"
     re.I,
 )
 _RS_BEFORE = re.compile(rf"{RS_NUMBER.pattern}\s?[(\[:;=]\s?$", re.I)
-# A symbol with an organism prefix, which the detector misses: "hTERT C228T".
+# The detector misses symbols with an organism prefix: "hTERT C228T".
 _PREFIXED_SYMBOL = re.compile(r"\b[hmr]([A-Z]{2}[A-Z\d]+)\s\(?$")
 _DIGITS = re.compile(r"\d+")
 _MAX_BEFORE = 40  # the number of characters to search before a variant
@@ -58,7 +58,7 @@ class Variants(EntityRules):
         for doc, of_doc in zip(docs, spans, strict=True):
             _add_variants(doc, of_doc)
             rejected = [s for s in of_doc.spans if not _is_plausible(doc, s)]
-            # Likelier mentions take precedence even if rejected later: "fig 5" over a gene "fig".
+            # More probable mentions win even if rejected later: "fig 5" over a gene "fig".
             below = [o for r in rejected for o in of_doc.overlapping(*r[:2]) if o[3] < r[3]]
             of_doc.drop(below, "overlaps likelier mentions")
             of_doc.drop(rejected, "does not describe a sequence change")
@@ -84,11 +84,11 @@ class Variants(EntityRules):
                     best = Candidate(id, 1.0, id.removeprefix(DBSNP), evidence)
                     rescored[i] = (best, *(c for c in rescored[i] if c.id != id))
                 elif not any(map(is_named, rescored[i][:1])):
-                    rescored[i] = ()  # a name that is merely similar denotes a different variant
+                    rescored[i] = ()  # a merely similar name denotes a different variant
         return rescored
 
     def _id_in_kb(self, text: str, place: tuple[int, int], genes: VariantGenes) -> str:
-        """Return the knowledge base's id for the change and gene of a mention, or ""."""
+        """Look up a mention's change and gene in the knowledge base; return the id, or ""."""
         assert self.knowledge is not None
         kb = self.knowledge.kb
         variant = read_variant(text, *place) if VARIANT in kb.type_names else None
@@ -121,7 +121,7 @@ create_variants_v1 = Variants  # registered as `spacy-bioel.Variants.v1`
 
 
 def _add_variants(doc: Doc, found: FoundSpans) -> None:
-    """Let the grammar's variants replace overlapping variants, except variants set by the user.
+    """Add the grammar's variants, replacing overlapping ones unless the user set them.
 
     A span with the same tokens and another label, such as the cell line T47D, keeps its label.
     """
@@ -137,7 +137,7 @@ def _add_variants(doc: Doc, found: FoundSpans) -> None:
 
 
 def _is_plausible(doc: Doc, span: ScoredSpan) -> bool:
-    """Whether to keep a span; a Variant must be an rs number or a change, or set by the user."""
+    """Whether to keep a span: a Variant must be an rs number or a change, or set by the user."""
     start, end, label, probability = span
     mention = doc[start:end]
     if label != VARIANT or probability == 1 or RS_NUMBER.fullmatch(mention.text):
@@ -165,7 +165,7 @@ def rs_numbers(text: str, places: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def _rs_number_at(text: str, start: int, end: int) -> str:
-    """Return the dbSNP number in a mention, or right next to the mention, or ""."""
+    """Return the dbSNP number in a mention or right next to it, or ""."""
     match = (
         RS_NUMBER.search(text, start, end)
         or _RS_AFTER.match(text, end)
@@ -179,7 +179,7 @@ def _genes_of(
     batch: Batch,
     rescored: Sequence[tuple[Candidate, ...]],
 ) -> VariantGenes:
-    """Return the genes of a document, each linked to the best of its rescored candidates."""
+    """Return a document's genes, each linked to its best rescored candidate."""
     links = []
     for span, ranked, span_owner in zip(batch.spans, rescored, batch.owners, strict=True):
         if span_owner == owner and span.label_ in (GENE, VARIANT):
@@ -190,7 +190,7 @@ def _genes_of(
 
 
 class VariantGenes:
-    """The genes in a text that its variants belong to.
+    """The genes that a text's variants belong to.
 
     text (str): The text.
     links (Sequence[Link]): The links of all mentions in the text, in text order.
@@ -240,12 +240,12 @@ class VariantGenes:
 
     @cached_property
     def _id_of_symbol(self) -> dict[str, str]:
-        """The id of the first linked gene with each symbol."""
+        """Maps each symbol to the id of the first gene linked under that symbol."""
         return {self._text[gene.start : gene.end]: gene.ids[0] for gene in self._linked[::-1]}
 
     @cached_property
     def _next_to_change(self) -> dict[tuple[Any, ...], Link]:
-        """The gene next to the first mention of each change that has a gene next to it."""
+        """Maps each change to the gene next to its first mention that has one."""
         found: dict[tuple[Any, ...], Link] = {}
         for link in self._links:
             if link.label == VARIANT and (gene := self._next_to(link.start, link.end)) is not None:
@@ -264,7 +264,7 @@ class VariantGenes:
         return after[0] if after and after[0].start - end <= _MAX_GENE_DISTANCE else None
 
     def _main_gene(self, start: int, end: int) -> str:
-        """Return the gene in a sentence that the text mentions most often."""
+        """Return whichever of a sentence's genes the text mentions most often."""
         linked = self._linked
         first = bisect_left(linked, start, key=_START)
         last = bisect_left(linked, end, key=_START)
@@ -273,7 +273,7 @@ class VariantGenes:
 
 
 def _change_at(text: str, start: int, end: int) -> tuple[Any, ...] | None:
-    """Return a key for the change of a mention, equal for "35delG" and "c.35delG"."""
+    """Return a key for the change in a mention; "35delG" and "c.35delG" share a key."""
     variant = read_variant(text, start, end)
     if variant is None or not variant.position:
         return None

@@ -1,1 +1,1 @@
-"""Writers for linked documents in the formats of other programs; `io` contains the readers."""
+"""Writers for linked documents in other programs' formats; the readers are in `io`."""

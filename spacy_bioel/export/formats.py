@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 # Characters at which corpus readers split an id field.
 _RESERVED_IN_IDS = re.compile(r"[|+;,\s]")
-# Tabs, and all characters that some program treats as a line break.
+# Tabs, and all characters that any program might treat as a line break.
 _TABS_AND_BREAKS = re.compile("[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 # A PubTator title ends at the first line break, or else after the first sentence.
 _TITLE_ENDS = (re.compile("\n"), re.compile(r"(?<=[.!?])\s(?=[^\sa-z])"))
@@ -62,12 +62,12 @@ _BIOC_JSON_START = (
     '"version": "1.0", "infons": {}, "documents": [\n'
 )
 
-Write = Callable[[Any], None]  # writes a linked text, or another record of a format
+Write = Callable[[Any], None]  # writes a linked text (or, in some formats, another record)
 
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """A text format that is written document by document.
+    """A text format that is written one document at a time.
 
     document (Callable): Formats a document.
     start, between, end (str): Text before, between and after the documents.
@@ -84,7 +84,7 @@ class TextFormat:
 
     @contextmanager
     def writing(self, file: TextIO) -> Iterator[Write]:
-        """Write a file's start and end, and yield a function that writes a document between."""
+        """Write the file's start and end, yielding a function that writes a document in between."""
         separator = ""
 
         def write(document: LinkedText) -> None:
@@ -98,7 +98,7 @@ class TextFormat:
 
 
 def _without_failures(write: Write) -> Write:
-    """Leave out failed documents without links, and number documents without an id."""
+    """Skip failed documents without links, and number documents without an id."""
     numbers = count(1)
 
     def write_linked(document: LinkedText) -> None:
@@ -111,7 +111,7 @@ def _without_failures(write: Write) -> Write:
 
 
 def _check_ids(links: Sequence[Link], *, format: str) -> None:
-    """Check that readers of a corpus format will not split ids. RAISES BioelError: [B343] if so."""
+    """Check that no reader of the format would split an id. RAISES BioelError: [B343] otherwise."""
     for link in links:
         for id in link.ids:
             if separator := _RESERVED_IN_IDS.search(id):
@@ -142,7 +142,7 @@ def _to_pubtator(document: LinkedText) -> str:
 
 
 def _find_title_end(text: str, links: Sequence[Link]) -> int:
-    """Find the offset of the character between title and abstract, outside all mentions."""
+    """Find the offset of the character that separates title and abstract, outside any mention."""
     for pattern in _TITLE_ENDS:
         for match in pattern.finditer(text):
             if not any(link.start <= match.start() < link.end for link in links):
@@ -173,7 +173,7 @@ def _to_bioc_json(document: LinkedText) -> str:
 
 
 def _to_bioc(document: LinkedText, *, xml: bool) -> dict[str, Any]:
-    """Convert to a BioC document with one passage; if `xml`, replace what XML cannot store."""
+    """Convert to a BioC document with one passage; if `xml`, replace characters invalid in XML."""
 
     def storable(value: str) -> str:
         return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", value) if xml else value
@@ -200,7 +200,7 @@ def _to_bioc(document: LinkedText, *, xml: bool) -> dict[str, Any]:
 
 @contextmanager
 def writing_brat(folder: Path) -> Iterator[Write]:
-    """Write a folder of NAME.txt and NAME.ann files, which gets its final name only on success.
+    """Write a folder of NAME.txt and NAME.ann files; rename it to `folder` only on success.
 
     NAME is the document id; characters that are invalid in file names are escaped ("/" as "%2F").
     If a name is already in use, "-2" is appended. A mention's ids are written as normalisations:
@@ -230,7 +230,7 @@ def new_folder(folder: Path) -> AbstractContextManager[Path]:
 
 
 def file_name(id: str) -> str:
-    """Escape characters of an id that are invalid in file names: "a/b" becomes "a%2Fb"."""
+    """Escape an id for use as a file name: "a/b" becomes "a%2Fb"."""
     return _NOT_IN_FILE_NAMES.sub(lambda match: f"%{ord(match.group()):02X}", id)
 
 
@@ -262,7 +262,7 @@ def _fragments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-# A format that is written to a folder or a binary file.
+# A format that is written to a folder or binary file.
 PathFormat = Callable[[Path], AbstractContextManager[Write]]
 AnyFormat = TextFormat | PathFormat
 
@@ -275,24 +275,23 @@ SUFFIXES = (
 WITH_XREFS = frozenset({"", ".jsonl", ".ndjson", ".json"})
 # Suffixes of formats that store facts, either in columns or as JSON.
 WITH_FACTS = WITH_XREFS | {".csv", ".tsv", ".html"}
-# Suffixes of formats that store the errors of failed documents.
+# Suffixes of formats that store failed documents' errors.
 WITH_FAILURES = WITH_XREFS | {".parquet"}
 
 
 def suffixes() -> tuple[str, ...]:
-    """Return the suffixes of all formats, including formats of plugins."""
+    """Return the suffixes of all formats, including plugin formats."""
     return *SUFFIXES, *all_names(FORMATS)
 
 
 def format_of(
     suffix: str, *, facts: Sequence[str] = html.FACTS, xrefs: bool = False, raw: bool = False
 ) -> AnyFormat:
-    """Return the format for a suffix; "" is JSON lines. RAISES BioelError: [B198] unknown suffix.
+    """Return the format for a suffix ("": JSON lines). RAISES BioelError: [B198] if it is unknown.
 
     facts (Sequence[str]): Names of the facts that have their own columns in tables.
     xrefs (bool): Also write candidates' cross-references, if the format stores them.
-    raw (bool): Whether cells of CSV and TSV are written as they are, even if spreadsheets would run
-        them as formulas.
+    raw (bool): Write CSV and TSV cells unescaped, even if spreadsheets would run them as formulas.
     """
 
     def json_of(document: LinkedText) -> str:
@@ -335,7 +334,7 @@ def table_format(
     *,
     raw: bool,
 ) -> TextFormat:
-    """Return a table format with these columns, whose cells are quoted if necessary."""
+    """Return a table format with the given columns, quoting cells if necessary."""
 
     def cell(value: object) -> object:
         return escape_formula(value) if isinstance(value, str) and not raw else value
@@ -373,7 +372,7 @@ def row_schema() -> pa.Schema:
 
 
 def to_columns(linked: LinkedText) -> JsonRow:
-    """Convert a linked text to a row that fits `row_schema`."""
+    """Convert a linked text to a row that matches `row_schema`."""
     row = to_row(linked)
     for link, columns in zip(linked.links, row["links"], strict=True):
         facts = html.plain_facts(link)
@@ -383,7 +382,7 @@ def to_columns(linked: LinkedText) -> JsonRow:
 
 
 def read_parquet(path: str | os.PathLike[str]) -> Iterator[Document]:
-    """Stream (text, id) from the "text" and "id" columns of a Parquet file or a folder of files.
+    """Stream (text, id) from the "text" and "id" columns of a Parquet file or folder.
 
     The call itself raises errors, before the first document is requested.
     """
@@ -410,7 +409,7 @@ def check_columns(columns: list[str], *expected: str) -> None:
 
 @contextmanager
 def writing_parquet(path: Path) -> Iterator[Write]:
-    """Write a Parquet file (see `row_schema`), which gets its final name only on success."""
+    """Write a Parquet file (see `row_schema`); rename it to `path` only on success."""
     parquet, pa = _import_pyarrow("parquet"), _import_pyarrow("lib")
     path.parent.mkdir(parents=True, exist_ok=True)
     rows: list[JsonRow] = []

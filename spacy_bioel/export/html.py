@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-# Template for a part of a page, with styles that apply only to elements with the class "bioel".
+# Template for a page fragment; its styles apply only to elements with the class "bioel".
 _DOCUMENT: Any = PAGES.get_template("document.html").module
 STYLE = str(_DOCUMENT.style())
-_MAX_LISTED = 30  # maximum number of names, or of cross-references, shown for a concept
+_MAX_LISTED = 30  # maximum number of names (and of cross-references) shown for a concept
 
 
 def start_page(title: str = "Linked texts") -> str:
-    """Return the start of a page that is written text by text and ends with `END_OF_PAGE`."""
+    """Return the start of a page that is written one text at a time and ends with `END_OF_PAGE`."""
     return _split_page(title)[0]
 
 
@@ -56,7 +56,7 @@ END_OF_PAGE = _split_page("")[1]
 
 
 def page_part(linked: LinkedText) -> str:
-    """Return a text and its links for a page of linked texts, as JSON in an HTML element.
+    """Format a linked text for a page of linked texts, as JSON in an HTML element.
 
     The preferred names and the entries of linked concepts are included if the knowledge base is
     open.
@@ -73,13 +73,13 @@ def page_part(linked: LinkedText) -> str:
     kbs = {candidate.kb for link in linked.links for candidate in link.candidates}
     releases = [release for kb in sorted(kbs) for release in releases_of(kb)]
     about = {**to_row(linked, explain=True), "concepts": list(concepts.values()), "kbs": releases}
-    # Escape "<", so that no text can end the script element.
+    # Escape "<", so that no text can close the script element.
     text = json.dumps(about, ensure_ascii=False).replace("<", "\\u003c")
     return f'<script type="application/json" class="document">{text}</script>\n'
 
 
 def render_document(text: str, links: Sequence[Link], *, title: str = "") -> str:
-    """Render a document without scripts: its text with the mentions, and a table of candidates.
+    """Render a document without scripts: its text with mentions marked, and a candidate table.
 
     Preferred names are shown if the knowledge base is open.
 
@@ -95,7 +95,7 @@ def render_document(text: str, links: Sequence[Link], *, title: str = "") -> str
 def _split_at_mentions(
     text: str, links: Sequence[Link]
 ) -> Iterator[tuple[str, str | None, str, list[Link]]]:
-    """Split a text at the boundaries of its mentions.
+    """Split a text at its mention boundaries.
 
     YIELDS (tuple): A piece, the label of the innermost mention around it or None, the CSS class for
         its facts or "", and the mentions that end with the piece.
@@ -132,7 +132,7 @@ def columns_of(facts: Iterable[str]) -> list[str]:
 
 
 def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each link: values by the column names of `columns_of`, and all facts.
+    """Yield a row for each link: a dict with the columns of `columns_of` and all facts.
 
     The ids and names of a composite are joined by "|", and its score is the lowest score of a part.
     Unknown values are None: the concept of NIL, the preferred name if the knowledge base is not
@@ -163,12 +163,12 @@ def link_rows(document: str | int, text: str, links: Sequence[Link]) -> Iterator
 
 
 def plain_facts(link: Link) -> dict[str, Any]:
-    """Return the undeclared facts of a link, each of which has one column or key in outputs."""
+    """Return a link's undeclared facts; outputs have one column or key for each."""
     return {name: fact for name, fact in link.facts.items() if name not in declared_facts()}
 
 
 def linked_candidates(link: Link) -> list[Candidate]:
-    """Return the linked candidates, in the order of the link's ids; [] for NIL."""
+    """Return the candidates for a link's ids, in the same order, or [] for NIL."""
     by_id = {candidate.id: candidate for candidate in link.candidates}
     return [by_id[id] for id in link.ids if id in by_id]
 
@@ -182,7 +182,7 @@ Docs = Doc | Iterable[Doc | tuple[Doc, Any]]
 
 
 def _with_ids(docs: Docs) -> Iterator[tuple[Doc, str | int]]:
-    """Yield each Doc with its id (from a pair or `corpus.text_to_doc`) or else its index."""
+    """Yield Docs with their ids (from pairs or `corpus.text_to_doc`), falling back to the index."""
     for number, item in enumerate([docs] if isinstance(docs, Doc) else docs):
         if isinstance(item, Doc):
             yield item, item.user_data.get("bioel_id") or number
@@ -216,7 +216,7 @@ def links_frame(docs: Docs, *, spans_key: str = SPANS_KEY) -> DataFrame:
 
 
 def render_report(report: Report, *, page: bool) -> str:
-    """Render an explanation as a whole page or, like `render_document`, as a part of a page."""
+    """Render an explanation as a whole page or, like `render_document`, as a page fragment."""
     html = PAGES.get_template("explain.html").render(
         report=report,
         pieces=pieces(report),
@@ -236,16 +236,16 @@ def render(
     title: str = "Linked texts",
     jupyter: bool | None = None,
 ) -> str | None:
-    """Render linked Docs as HTML: the texts with their mentions, and tables of candidates. An
-    explanation is rendered with its text, mentions and candidates, and the spans considered.
+    """Render linked Docs as HTML: the texts with mentions marked, and tables of candidates. An
+    explanation is rendered in the same way, and also lists the spans that were considered.
 
-    Ids are links to their concept pages. The preferred name is shown with the matched name. In a
+    Ids link to their concept pages. The preferred name is shown with the matched name. In a
     notebook, the result is displayed.
 
     docs (Doc | Iterable | Report): A Doc, several Docs, (Doc, id) pairs, or an explanation from
         `spacy_bioel.explain`.
     spans_key (str): Span group of the links.
-    page (bool): Return a whole page, to be written to a file; False returns a part of a page.
+    page (bool): Return a whole page, to be written to a file; False returns a page fragment.
     title (str): Title of a page of Docs.
     jupyter (bool | None): Whether to display the result; None displays it only in a notebook.
     RETURNS (str | None): HTML; None if the HTML was displayed.
@@ -276,7 +276,7 @@ def render(
 def displacy_data(doc: Doc, *, spans_key: str = SPANS_KEY) -> dict[str, Any]:
     """Convert a linked Doc to data for `displacy.render(data, style="span", manual=True)`.
 
-    Ids are links to their concept pages in any vocabulary; displaCy itself can link to only one
+    Ids link to their concept pages in any vocabulary; displaCy itself can link to only one
     vocabulary. "ents" (for style "ent") has only mentions without overlaps, preferring longer ones.
 
     RETURNS (dict): "text", "tokens", "spans", "ents" and "title". Labels and ids are escaped,
@@ -300,7 +300,7 @@ def _displacy_span(span: Span) -> dict[str, Any]:
         "start_token": span.start,
         "end_token": span.end,
         "label": escape_html(span.label_),
-        "kb_id": escape_html("|".join(ids)),  # "" for NIL, which displaCy would show as a link
-        # The concept page for the first id of a composite; displaCy uses "#" if there is no page.
+        "kb_id": escape_html("|".join(ids)),  # "" for NIL: displaCy would make "NIL" a link.
+        # For a composite, link to the first id's concept page; displaCy uses "#" if there is none.
         "kb_url": escape_html(address_of(ids[0]) if ids else "") or "#",
     }

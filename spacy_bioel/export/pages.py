@@ -1,4 +1,4 @@
-"""Parts shared by all HTML pages: templates, colours, chart ticks, addresses of concept pages.
+"""Building blocks for all HTML pages: templates, colours, chart ticks and concept page URLs.
 
 Templates escape all values from documents and knowledge bases. (displaCy escapes texts, but neither
 labels nor ids.) A page makes no request to another host, and follows the reader's preference for
@@ -22,7 +22,7 @@ from spacy_bioel.explanation import reason_of
 from spacy_bioel.registered import declared_facts
 from spacy_bioel.types import Candidate, type_name
 
-# Web address of concept pages in each vocabulary, by the vocabulary's prefix in lower case.
+# Maps lower-case vocabulary prefixes to the URLs of concept pages.
 _CONCEPT_PAGES = {
     "atc": "https://atcddd.fhi.no/atc_ddd_index/?code={}",
     "chembl": "https://www.ebi.ac.uk/chembl/explore/compound/{}",
@@ -59,7 +59,7 @@ _UNPREFIXED_ID = re.compile(r"(?P<umls>C\d{7,8})|CVCL_(?P<cvcl>\w{4})|(?P<dbsnp>
 
 
 def address_of(id: str) -> str:
-    """Return the address of a concept's page in its vocabulary; "" if it is unknown.
+    """Return the URL of a concept's page in its vocabulary, or "" if it is unknown.
 
     id (str): For example "MESH:D003920", "HP:0001250", or "C0011849" for UMLS.
     """
@@ -71,13 +71,13 @@ def address_of(id: str) -> str:
 
 
 def linked_id(id: str) -> Markup:
-    """Format an id as a link to its concept page, or as text if there is no page."""
+    """Format an id as a link to its concept page, or as plain text if it has none."""
     address = address_of(id)
     return Markup(f'<a href="{escape(address)}">{escape(id)}</a>') if address else escape(id)
 
 
 def _candidate_names(candidate: Candidate) -> str:
-    """Return a candidate's preferred name, then its type and its matched name if that differs."""
+    """Format a candidate's preferred name, with its type and, if different, the matched name."""
     kind, name = type_name(candidate), candidate.name
     preferred = candidate.preferred_name or name
     title = f"{preferred} ({kind})" if kind else preferred
@@ -92,14 +92,14 @@ _EDGES = ("solid", "double", "dotted", "dashed")
 
 
 def style_of(label: str) -> Markup:
-    """Return the CSS variables for the colour of a label, as `templates/mentions.js` does."""
+    """Return a label's CSS colour variables, computed as in `templates/mentions.js`."""
     number = reduce(lambda total, c: (total * 31 + ord(c)) % 1440, label, 7)
     hue, edge = _HUES.get(label, number % 12 * 30), _EDGES[number // 12 % 4]
     return Markup(f"--hue: {hue}; --edge-style: {'solid' if label in _HUES else edge}")
 
 
 def ticks_of(values: Iterable[float]) -> list[float]:
-    """Return round numbers at equal steps that enclose all values, for the axis of a chart."""
+    """Return evenly spaced round numbers that span all values, for a chart axis."""
     numbers = [*filter(_is_finite, values)] or [0.0]
     low, high = min(numbers), max(numbers)
     if low == high:

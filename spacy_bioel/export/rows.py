@@ -1,4 +1,4 @@
-"""Link streams of documents, in one process or several, and convert the links to rows.
+"""Link streams of documents, in one or more processes, and convert the links to rows.
 
 A failed document gets an error instead of links. Worker processes return results in order and are
 always shut down; if a process is killed, an error is raised. In contrast, `Language.pipe` waits
@@ -51,7 +51,7 @@ _SECONDS_TO_EXIT = 5
 def worker_processes(
     work: Callable[[_Item], Result], n_process: int
 ) -> Iterator[Callable[[Iterable[_Item]], Iterator[Result]]]:
-    """Start worker processes, and kill them at the end of the block, even after an error.
+    """Start worker processes, and kill them when the block ends, even on error.
 
     work (Callable): Function to run in the processes; picklable with the `spawn` start method.
     YIELDS (Callable): A `map` that reads items lazily and yields results in the order of the items.
@@ -86,8 +86,8 @@ def worker_processes(
             yield waiting.popleft().result()
 
     try:
-        # Workers are started one by one, before the threads: a forked worker must not inherit the
-        # far end of an earlier connection, which would then stay open if the earlier worker died.
+        # Start workers one by one, before the threads. A forked worker must not inherit the far end
+        # of an earlier connection, or it would keep it open after the earlier worker died.
         for _ in range(n_process):
             ours, theirs = multiprocessing.Pipe()
             args = (UserCode(), work, theirs, ours)
@@ -116,11 +116,11 @@ def describe_exit(process: BaseProcess) -> str:
 def _run_worker(
     _: UserCode, work: Callable[[_Item], Result], connection: Connection, far_end: Connection
 ) -> None:
-    """Receive items and send results in a worker process, until the caller exits."""
-    far_end.close()  # otherwise the connection would stay open here if the caller dies
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl+C and ends its workers
-    # The processes share the cores. Also, a forked process lacks the threads that PyTorch started
-    # before the fork, and would wait for them.
+    """Run a worker's loop: receive items and send back results until the caller exits."""
+    far_end.close()  # or the connection would stay open here if the caller died
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl+C and ends its workers.
+    # The processes share the cores. In addition, a forked process lacks the threads that PyTorch
+    # started before the fork, and would wait for them forever.
     use_one_thread()
     gc.freeze()  # the pipeline is permanent, so the garbage collector can skip it
     try:
@@ -137,7 +137,7 @@ JsonRow = dict[str, Any]
 Item = TypeVar("Item", Document, AnnotatedText)
 Ready = TypeVar("Ready")
 
-# "surrogateescape" in `bytes.decode` turns an undecodable byte into this code point plus the byte.
+# `bytes.decode` with "surrogateescape" maps an undecodable byte to this code point plus the byte.
 _FIRST_BYTE = 0xDC00
 _UTF16_MARKS = ("\udcff\udcfe", "\udcfe\udcff")
 _BAD_BYTE = (
@@ -155,7 +155,7 @@ _CODED_MESSAGE = re.compile(r"\[([A-Z]\d+)\] (.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The reason why a text could not be linked."""
+    """Why a text could not be linked."""
 
     code: Annotated[str, Field(description='Error code ("B384"), or the name of an exception')]
     message: Annotated[str, Field(description="What was found, what was expected, and what to do")]
@@ -173,18 +173,18 @@ class LinkedText:
     """
 
     id: str | None
-    text: Any  # a string or None; any other value is refused [B190]
+    text: Any  # a string or None; anything else is rejected [B190]
     links: tuple[Link, ...] = ()
     error: Failure | None = None
 
 
 @dataclass(slots=True)
 class Totals:
-    """Numbers of documents, mentions, NIL mentions and failures in a run."""
+    """Counts of documents, mentions, NIL mentions and failures in a run."""
 
     documents: int = 0
     mentions: int = 0
-    nil: int = 0  # mentions that are not linked to an id
+    nil: int = 0  # mentions not linked to any id
     failed: int = 0  # documents with an error
 
     def add(self, linked: LinkedText) -> None:
@@ -194,7 +194,7 @@ class Totals:
         self.failed += linked.error is not None
 
 
-# JSON lines, Parquet and the service use these rows. Fields with the default None are optional.
+# JSON lines, Parquet and the service use these rows. Fields that default to None are optional.
 class CandidateRow(BaseModel):
     """A concept that the mention may be linked to."""
 
@@ -226,7 +226,7 @@ class LinkRow(BaseModel):
 
 
 class DocumentRow(BaseModel):
-    """A text with its links, in the same form as a line from `bioel link`."""
+    """A text and its links, in the same form as a line of `bioel link` output."""
 
     id: str | None
     text: str | None = Field(description="The text; null if it was too long or took too long")
@@ -235,7 +235,7 @@ class DocumentRow(BaseModel):
 
 
 def written_fields(row: type) -> dict[str, Any]:
-    """Return the type of each field in a row, by name, except fields written only on request."""
+    """Map a row's field names to their types, excluding fields written only on request."""
     declared = getattr(row, "model_fields", {})
     requested = {name for name, field in declared.items() if field.default is None}
     return {name: kind for name, kind in get_type_hints(row).items() if name not in requested}
@@ -244,8 +244,8 @@ def written_fields(row: type) -> dict[str, Any]:
 _CANDIDATE_KEYS = tuple(written_fields(CandidateRow))
 
 
-# `Prepare` prepares one item. `LinkAll` links prepared items, keyed by their numbers, and may leave
-# out items that fail.
+# `Prepare` prepares one item. `LinkAll` links prepared items, keyed by their numbers, and may omit
+# items that fail.
 Prepare = Callable[[Language, Item], Ready]
 LinkAll = Callable[[Language, dict[int, Ready]], Iterable[tuple[int, Sequence[Link]]]]
 
@@ -280,7 +280,7 @@ def link_texts(
 def link_mentions(
     nlp: Language, texts: Iterable[AnnotatedText], *, batch_size: int = 64, n_process: int = 1
 ) -> Generator[LinkedText, None, None]:
-    """Link annotated mentions with the linker alone, ignoring their ids.
+    """Link annotated mentions using only the linker, ignoring their ids.
 
     The label of a mention decides which knowledge base is used, if the linker has several, and
     which semantic types are allowed. Links keep the mentions' offsets, even those inside tokens.
@@ -308,10 +308,10 @@ def _map_batches(
 def _link_batch(
     nlp: Language, prepare: Prepare, link_all: LinkAll, items: list[Item]
 ) -> list[LinkedText]:
-    """Link a batch, then retry the documents that are missing from the results, one by one."""
+    """Link a batch, then retry any documents missing from the results one by one."""
     linked: dict[int, LinkedText] = {}
     ready = {}
-    # Memory zones cannot be nested, so a zone that the caller has opened is used.
+    # Memory zones cannot be nested, so use the caller's zone if one is open.
     is_open: bool = nlp.vocab.in_memory_zone  # type: ignore[attr-defined]
     zone: AbstractContextManager = nullcontext() if is_open else nlp.memory_zone()
     with zone:
@@ -320,7 +320,7 @@ def _link_batch(
                 ready[n] = prepare(nlp, item)
             except Exception as error:  # an error in one text must not stop the batch
                 linked[n] = _failed_text(item, error)
-        # Errors in a batch are reported below, when its documents are linked one by one.
+        # Errors in the batch are reported below, when its documents are retried one by one.
         with suppress(Exception), _error_handler(nlp, ignore_error):
             for n, links in link_all(nlp, ready):
                 linked[n] = _linked_text(items[n], links)
@@ -369,13 +369,13 @@ def _run_linker(
     with _error_handler(nlp, raise_error):  # if one text fails, the whole batch fails
         links_of_texts = list(link_gold_mentions(nlp, linker, texts.values()))
     for (n, text), links in zip(texts.items(), links_of_texts, strict=True):
-        # The linker widened mentions to whole tokens; their original offsets are restored here.
+        # The linker widened mentions to whole tokens; restore their original offsets.
         pairs = zip(links, text.mentions, strict=True)
         yield n, [replace(link, start=mention.start, end=mention.end) for link, mention in pairs]
 
 
 def _check_characters(text: str, id: str | None) -> None:
-    """Check a text and its id. RAISES BioelError: [B251] if there is a lone surrogate."""
+    """Check a text and its id. RAISES BioelError: [B251] if either contains a lone surrogate."""
     for field, value in (("text", text), ("id", id or "")):
         if match := _SURROGATE.search(value):
             if _FIRST_BYTE + 128 <= (code_point := ord(match[0])) < _FIRST_BYTE + 256:
@@ -409,7 +409,7 @@ def _failed_text(item: Document | AnnotatedText, error: Exception) -> LinkedText
 
 
 def _failure(message: str, code: str = "") -> Failure:
-    """Create a failure from an error message, whose code (such as "[B190]") is split off."""
+    """Build a failure from an error message, splitting off its code (such as "[B190]")."""
     if match := _CODED_MESSAGE.match(message):
         code, message = match.groups()
     else:

@@ -1,1 +1,1 @@
-"""Corpus and ontology readers, which turn files into annotated texts and concepts."""
+"""Readers that parse corpora and ontologies into annotated texts and concepts."""

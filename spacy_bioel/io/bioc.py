@@ -15,13 +15,13 @@ from spacy_bioel.io.jsonl import read_json
 from spacy_bioel.io.open import Place, StrPath, check_words, iter_xml, parse_ids, skip_if_bad
 from spacy_bioel.types import AnnotatedText, Mention
 
-# Lower-case keys of infons that contain ids, with the ids' vocabulary, or "" for `prefix`.
+# Lower-case keys of infons that hold ids, mapped to the ids' vocabulary ("": use `prefix`).
 _ID_INFONS = {"mesh": "MESH", "omim": "OMIM", "umls": "UMLS", "cui": "UMLS"} | {
     "identifier": "", "concept_id": "",
 }  # fmt: skip
-# Exceptions that a missing key, a value of the wrong type, or deep nesting can cause.
+# Exceptions raised for a missing key, a value of the wrong type or deep nesting.
 _MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
-# Longest gap allowed before or between a document's passages, in characters.
+# Maximum gap before or between a document's passages, in characters.
 _MAX_GAP = 1_000_000
 
 
@@ -44,7 +44,7 @@ def read_bioc_xml(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]
 
 
 def read_bioc_json(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]:
-    """Yield the documents in a BioC JSON collection, or in a list of collections.
+    """Yield the documents in a BioC JSON collection or a list of collections.
 
     Arguments, results and errors are the same as for `read_bioc_xml`. The whole file is read into
     memory.
@@ -63,7 +63,7 @@ def read_bioc_json(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText
 
 
 def _from_xml(element: Element) -> dict[str, Any]:
-    """Convert an XML element, such as a document or annotation, and its parts to BioC JSON."""
+    """Recursively convert an XML element (such as a document or annotation) to BioC JSON."""
     fields: dict[str, Any] = {child.tag: child.text or "" for child in element} | element.attrib
     fields |= {key: int(fields[key]) for key in ("offset", "length") if key in fields}
     for tag in ("passage", "sentence", "annotation", "location"):
@@ -74,7 +74,7 @@ def _from_xml(element: Element) -> dict[str, Any]:
 def _bioc_document(
     path: StrPath, doc_id: object, parse: Callable[[], dict[str, Any]], prefix: str
 ) -> AnnotatedText:
-    """Parse a document and convert it. RAISES BioelError: [B112] if the document is malformed."""
+    """Parse and convert a document. RAISES BioelError: [B112] if it is malformed."""
     where = f"{path}, document {doc_id!s:.80}"
     try:
         return _to_annotated_text(where, parse(), prefix)
@@ -86,7 +86,7 @@ def _bioc_document(
 
 
 def _to_annotated_text(where: str, document: dict[str, Any], prefix: str) -> AnnotatedText:
-    """Join the passages, and collect the mentions at document, passage and sentence level."""
+    """Join the passages, and collect mentions from the document, passages and sentences."""
     text, n_chars = "", 0
     annotations = list(document.get("annotations", ()))
     for passage in document["passages"]:

@@ -1,4 +1,4 @@
-"""Reader for BRAT standoff: each document has a text file NAME.txt and mentions in NAME.ann."""
+"""Reader for BRAT standoff: NAME.txt holds a document's text, and NAME.ann its mentions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spacy_bioel.io.open import (
 from spacy_bioel.types import AnnotatedText, Mention
 
 # Lines to skip: relations, attributes, equivalences, and notes on something other than a mention.
-# Event lines are not skipped, because they identify triggers, which are not mentions.
+# Event lines are read, because they show which T lines are triggers rather than mentions.
 _OTHER_LINES = re.compile(r"(?:[RMA]\w+|\*|#\w*)\t")
 _SPAN = "[0-9]{1,15} [0-9]{1,15}"
 _ENTITY = re.compile(
@@ -31,7 +31,7 @@ _NOTE = re.compile(r"#\w*\t\s*\S+\s+(T\w+)\s*\t(.*)", re.S)
 _CURIE = r"[A-Za-z][\w.]*:[\w.-]*\d[\w.-]*"
 _UMLS_OR_MESH, _NEEDS_PREFIX = r"[CD]\d{6,9}", r"[A-Za-z]{,3}\d+"
 _TRIGGER = re.compile(r"E\w+\t[^\s:]+:(T\w+)(?: .*)?")
-_MAX_FILES_SHOWN = 3  # maximum number of file names in a warning
+_MAX_FILES_SHOWN = 3  # maximum number of file names listed in a warning
 
 
 def read_brat(
@@ -56,7 +56,7 @@ def read_brat(
                 if not file.is_file():
                     raise BioelError(Errors.B263.format(path=path, missing=file))
             text = ""
-            if text_path.stat().st_size:  # `open_text` raises an error for an empty file
+            if text_path.stat().st_size:  # `open_text` rejects empty files
                 with open_text(text_path) as opened:
                     text = opened.read()
             # BRAT writes an empty .ann file for a text without mentions.
@@ -76,7 +76,7 @@ def is_brat(path: StrPath) -> bool:
 
 
 def _document_stems(path: Path) -> list[Path]:
-    """Return the paths of all documents, without their suffixes."""
+    """Return all document paths, without suffixes."""
     stems = {path.with_suffix("")}
     if path.is_dir():
         stems = {file.with_suffix("") for file in path.iterdir() if file.suffix == ".ann"}
@@ -91,7 +91,7 @@ def _document_stems(path: Path) -> list[Path]:
 
 
 def _read_mentions(path: Path, text: str, prefix: str, other_notes: list[str]) -> list[Mention]:
-    """Read the mentions in an annotation file; add notes that are not ids to `other_notes`."""
+    """Read an annotation file's mentions; append notes that are not ids to `other_notes`."""
     is_id = re.compile(f"{_CURIE}|{_NEEDS_PREFIX if prefix else _UMLS_OR_MESH}").fullmatch
     mentions: dict[str, Mention] = {}
     references: list[tuple[Place, str, str]] = []

@@ -1,4 +1,4 @@
-"""Registry of file readers, and detection of a file's format from its contents."""
+"""Registry of file readers, with format detection based on file contents."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from spacy_bioel.types import AnnotatedText, Concept
 
 _HEAD_CHARS = 1 << 16
 RecordT = TypeVar("RecordT", AnnotatedText, Concept)
-# Each format has a reader, and a pattern that matches the start of its files after white space. All
-# patterns run in linear time.
+# Maps each format to its reader and to a pattern for the start of its files, after white space.
+# All patterns run in linear time.
 Formats = Mapping[str, tuple[Callable[..., Iterator[RecordT]], str]]
 
 # Formats are tried in this order.
@@ -61,7 +61,7 @@ _OPTIONS = {"table": {"columns", "synonym_separator"}, "omop": {"vocabularies"}}
 
 
 def detect_corpus_format(path: StrPath) -> str:
-    """Detect a corpus format (a key of CORPUS_FORMATS) by file contents; BRAT by file names."""
+    """Detect a corpus's format (a key of CORPUS_FORMATS) from its contents (BRAT: file names)."""
     return "brat" if is_brat(path) else _detect(path, CORPUS_FORMATS)
 
 
@@ -78,7 +78,7 @@ def detect_ontology_format(path: StrPath) -> str:
 def read_corpus(
     path: StrPath, *, format: str | None = None, prefix: str = ""
 ) -> Iterator[AnnotatedText]:
-    """Stream the texts in a corpus, in any of the CORPUS_FORMATS.
+    """Stream texts from a corpus in any of the CORPUS_FORMATS.
 
     format (str | None): A key of CORPUS_FORMATS; None detects the format from the contents.
     prefix (str): Vocabulary of ids without a prefix.
@@ -96,7 +96,7 @@ def read_ontology(
     synonym_separator: str = "",
     vocabularies: Collection[str] = (),
 ) -> Iterator[Concept]:
-    """Stream the concepts in a source, in any of the ONTOLOGY_FORMATS.
+    """Stream concepts from a source in any of the ONTOLOGY_FORMATS.
 
     format (str | None): A key of ONTOLOGY_FORMATS; None detects the format from the contents.
     prefix (str): Vocabulary of ids without a prefix; "": the reader's default.
@@ -119,7 +119,7 @@ def read_ontology(
 def _detect(path: StrPath, formats: Formats[RecordT]) -> str:
     with open_text(path, errors="replace") as file:  # the reader will report bad bytes
         head = file.read(_HEAD_CHARS)
-        # Skip white space here: a pattern that matched much white space would take quadratic time.
+        # Strip white space here: matching a long run of it in a pattern would take quadratic time.
         while head and not (head := head.lstrip()):
             head = file.read(_HEAD_CHARS)
         head += file.read(_HEAD_CHARS - len(head))

@@ -1,4 +1,4 @@
-"""Parse JSON with limits, and read and write JSON lines with concepts or texts.
+"""Parse JSON with safety limits, read concepts and texts from JSON lines, and write texts.
 
 JSON lines are the package's output format, and the input format for sources without a reader.
 """
@@ -33,10 +33,10 @@ _LONE_SURROGATE = re.compile(r"\\ud[89a-f]", re.I)
 
 
 def parse_json(text: str, *, lone_surrogates: bool = False) -> Any:
-    """Parse a JSON text.
+    """Parse a JSON string.
 
     lone_surrogates (bool): Accept lone surrogates. UTF-8 cannot encode them, so the
-        caller has to handle them.
+        caller must handle them.
     RAISES ValueError: Invalid JSON, lists and objects nested more than 100 deep, a number with
         thousands of digits, or a lone surrogate.
     """
@@ -60,7 +60,7 @@ def parse_json(text: str, *, lone_surrogates: bool = False) -> Any:
 
 
 def _depth(value: object, level: int = 0) -> int:
-    """Return how deeply lists and objects are nested; stop just beyond `_MAX_DEPTH`."""
+    """Return the nesting depth of lists and objects; stop counting just past `_MAX_DEPTH`."""
     if level > _MAX_DEPTH or not isinstance(value, dict | list):
         return level
     values = value.values() if isinstance(value, dict) else value
@@ -68,7 +68,7 @@ def _depth(value: object, level: int = 0) -> int:
 
 
 def read_json(path: StrPath, kind: type = object, *, problem: str) -> Any:
-    """Parse a JSON file, which is read into memory as a whole.
+    """Read a whole JSON file into memory and parse it.
 
     problem (str): Error template, with {path} and {found}, for a file without JSON of this kind.
     RAISES BioelError: The same errors as `open_text`; `problem`.
@@ -84,14 +84,14 @@ def read_json(path: StrPath, kind: type = object, *, problem: str) -> Any:
     return value
 
 
-# Keys of the list of mentions: in our input, in our output, in Prodigy and in doccano.
+# Keys that may hold a record's mentions: in our input, our output, Prodigy and doccano.
 _MENTION_LISTS = ("mentions", "links", "spans", "entities")
-_LABELS = ("label", "labels")  # in doccano, mentions or classes of the whole text
+_LABELS = ("label", "labels")  # in doccano, either mentions or classes of the whole text
 _TEXT_KEYS = {"text": str, **dict.fromkeys((*_MENTION_LISTS, "annotates"), list)}
 _OTHER_OFFSETS = frozenset(("tokens", "sentences", "sents", "sections", "relations"))
-# Matches {"start": 0, "end": 5} or [0, 5, "Disease"], but not in strings, where quotes are escaped.
+# Matches {"start": 0, "end": 5} or [0, 5, "Disease"], but not in strings: their quotes are escaped.
 _OFFSETS = re.compile(r'"(start|begin)\w{0,9}": \d+, [^{}]{0,200}"end\w{0,9}": \d|\[\d+, \d+, "')
-_LEFT_OUT = ("reject", "ignore")  # answers of records that Prodigy users left out
+_LEFT_OUT = ("reject", "ignore")  # Prodigy answers that exclude a record
 _CONCEPT_KEYS = {
     "id": str, "names": list, "types": list, "parents": list, "definition": str,
     "replaced_by": str, "xrefs": list,
@@ -100,8 +100,8 @@ _MENTION_KEYS = {
     "start": int, "end": int, "label": str, "ids": (list, str), "fragments": list, "text": str,
 }  # fmt: skip
 _ID_KEYS = tuple("ids kb_id link cui concept_id identifier identifiers concept id".split())
-_LABEL_KEYS = ("label", "type", "entity", "entity_group", "labels")  # the first found is used
-_KNOWN_KEYS = frozenset(  # keys without a label or ids, in our output and in other tools
+_LABEL_KEYS = ("label", "type", "entity", "entity_group", "labels")  # the first one found is used
+_KNOWN_KEYS = frozenset(  # keys (ours and other tools') that hold neither a label nor ids
     "token_start token_end start_offset end_offset start_char end_char index source input_hash "
     "name pattern priority color score rank probability confidence candidates context".split()
 ).union(_MENTION_KEYS)
@@ -175,12 +175,12 @@ def read_texts_jsonl(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedTe
 
 
 def _with_text(record: _Record) -> _Record:
-    """Return a record whose text has the key "text" instead of "data", as in older doccano."""
+    """Return a record with its text under "text" (older doccano versions use "data")."""
     return {"text": record["data"], **record} if "data" in record else record
 
 
 def _mention_list(where: Place, record: _Record) -> tuple[str, list[Any]]:
-    """Find the list of mentions in a record. RETURNS (tuple): The list's key, and the list.
+    """Find a record's list of mentions. RETURNS (tuple): The list's key, and the list.
 
     RAISES BioelError: [B132] several lists, [B523] no list, but offsets under another key.
     """
@@ -200,7 +200,7 @@ def _mention_list(where: Place, record: _Record) -> tuple[str, list[Any]]:
 
 
 def read_documents_jsonl(path: StrPath, *keys: str) -> Iterator[tuple[Any, ...]]:
-    """Stream each line's text, id and values of `keys`, unchecked; a missing value is None."""
+    """Stream each line's text, id and values for `keys`, unvalidated; missing values are None."""
     # Accept lone surrogates here, so that one bad text does not stop the whole run.
     for number, (_, record) in enumerate(_records(path, lone_surrogates=True), start=1):
         yield _with_text(record).get("text"), _id_of(record, number), *map(record.get, keys)
@@ -273,7 +273,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _records(path: StrPath, *, lone_surrogates: bool = False) -> Iterator[tuple[Place, _Record]]:
-    """Yield the JSON objects in a file, which has one object per line or an array of objects.
+    """Yield the objects in a file that has one JSON object per line or an array of objects.
 
     The brackets of an array may be on lines of their own, as `bioel link` writes them.
     """

@@ -1,4 +1,4 @@
-"""Reader for OMOP vocabularies that were downloaded from Athena, https://athena.ohdsi.org"""
+"""Reader for OMOP vocabularies downloaded from Athena (https://athena.ohdsi.org)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from spacy_bioel.types import OMOP, STANDARD, Concept
 
 _ATHENA_FILES = ("CONCEPT", "CONCEPT_RELATIONSHIP", "CONCEPT_SYNONYM")
 _CODES = ("concept_id", "vocabulary_id", "concept_code")
-_ENGLISH = frozenset(("4180186", "4093769", "0"))  # ids of English (current, old) and no language
+_ENGLISH = frozenset(("4180186", "4093769", "0"))  # language ids: English (current, old), unset
 _MAX_ID_DIGITS = 18
-# Valid relations that are not read, and are not misspellings of relations that are read.
+# Relations that are skipped: they are valid, but look like misspellings of ones that are read.
 _OTHER_RELATIONS = ("Concept replaces", "Maps to unit", "Maps to value")
 
 
@@ -101,7 +101,7 @@ def _to_curie(vocabulary: str, code: str) -> str:
 
 
 def _rows(path: Path, *columns: str) -> Iterator[list[Any]]:
-    """Stream the cells of these columns, with concept ids converted to integers."""
+    """Stream each row's cells in the given columns, with concept ids converted to integers."""
     rows = split_rows(numbered_lines(path, ends=True), "\t", quoted=False)
     header = [name.lower() for name in header_of(next(rows, (None, [], ""))[1])]
     at = [i for (i,) in column_indices(path, {c: c for c in columns}, header).values()]

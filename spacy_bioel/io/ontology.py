@@ -32,20 +32,20 @@ from spacy_bioel.io.open import (
 )
 from spacy_bioel.types import Concept
 
-# Matches "property_value: terms:license https://...", with any prefix for Dublin Core.
+# Matches "property_value: terms:license https://...", whatever the Dublin Core prefix.
 _LICENCE = re.compile(r'property_value:\s*\S*\blicen[cs]e\s+(?:"([^"]*)"|(\S+))')
 _STANZA = re.compile(r"\[(\w+)\]\s*(?:!.*)?")
 _FIELD = re.compile(r"([A-Za-z][\w-]*)\s*:\s*(.*)", re.S)
 # A value may be followed by modifiers, such as {source="X:1"}, and a comment, such as "! words".
 _OBO_ID = re.compile(r"((?:[^\s\\!{]|\\.)+)\s*(?:[!{].*)?", re.S)
 _XREF = re.compile(r'((?:[^\s\\!{"]|\\.)+)\s*(?:["!{].*)?', re.S)
-# Chemical names may contain braces that are not modifiers.
+# Braces may also be part of a chemical name.
 _OBO_TEXT = re.compile(r'((?:[^\\!{]|\\.|\{(?![\w:.-]+="))*)(?:[!{].*)?', re.S)
 _QUOTED = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"\s*(\w*).*', re.S)
 _ESCAPED = re.compile(r"\\(.)", re.S)
 _ESCAPED_SPACES = {"n": "\n", "t": "\t", "W": " ", "\n": ""}
 _SYNONYM_SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
-# Pattern for each tag's value, and a description of the value for error messages.
+# Maps each tag to a pattern for its value and a description for error messages.
 _VALUE_PATTERNS = {
     **dict.fromkeys(("id", "is_a", "alt_id", "replaced_by", "consider"), (_OBO_ID, "an id")),
     **dict.fromkeys(("name", "namespace", "default-namespace"), (_OBO_TEXT, "words")),
@@ -56,7 +56,7 @@ _VALUE_PATTERNS = {
 }
 _OPTIONAL_TAGS = ("def", "xref")
 _READ_TAGS = (*_VALUE_PATTERNS, *(f"{scope.lower()}_synonym" for scope in _SYNONYM_SCOPES))
-# Tags of terms in OBO 1.0 to 1.4 that are valid, but not read.
+# Valid term tags in OBO 1.0 to 1.4 that are not read.
 _OTHER_TAGS = frozenset(
     "builtin comment created_by creation_date disjoint_from equivalent_to intersection_of "
     "is_anonymous property_value relationship subset union_of use_term xref_analog "
@@ -119,7 +119,7 @@ def read_obo_header(path: StrPath) -> tuple[str, str]:
 def obo_stanzas(
     path: StrPath, read: Iterable[tuple[Place, str]] | None = None
 ) -> Iterator[tuple[str, _Lines]]:
-    """Yield each stanza's kind ("" for the header), and its lines including the [KIND] line.
+    """Yield each stanza's kind ("" for the header) and its lines, including the [KIND] line.
 
     read (Iterable | None): Lines of the file, if the file has already been read.
     RAISES BioelError: [B116] for a stanza that is probably meant as [Term].
@@ -140,13 +140,13 @@ def obo_stanzas(
             lines.append((where, line))
         else:
             continue
-        # A single backslash at the end continues the line; two are an escaped backslash.
+        # A single trailing backslash continues the line; two are an escaped backslash.
         continued = (len(line) - len(line.rstrip("\\"))) % 2 == 1
     yield kind, lines
 
 
 def _parse_fields(lines: _Lines, malformed: _Lines, unread: Counter[str]) -> dict[str, list[str]]:
-    """Return values by tag (synonyms by scope), and add malformed optional lines to `malformed`.
+    """Group values by tag (synonyms by scope), appending malformed optional lines to `malformed`.
 
     unread (Counter): Counts the tags that OBO does not define.
     """
@@ -179,7 +179,7 @@ def _parse_fields(lines: _Lines, malformed: _Lines, unread: Counter[str]) -> dic
 
 
 def _line_error(where: Place, line: str, expected: str) -> BioelError:
-    """Note the line as the location of the bad record, and return error B116 for it."""
+    """Record the line as the bad record's location, and return a B116 error."""
     with skip_if_bad(where):
         pass
     return BioelError(Errors.B116.format(where=where, expected=expected, row=line.strip()[:80]))
@@ -195,7 +195,7 @@ def _term_concepts(fields: _Fields, namespace: str, prefix: str) -> Iterator[Con
     synonyms = [name for scope in _SYNONYM_SCOPES for name in sorted(fields.get(scope, ()))]
     names = unique_names([*fields.get("name", ()), *synonyms])
     if "true" in fields.get("is_obsolete", ()):
-        replacements = ids("replaced_by")  # if there are several, a person has to choose
+        replacements = ids("replaced_by")  # if several, the choice is left to the user
         yield from (Concept(term_id, names, replaced_by=other) for other in replacements)
         if not replacements:
             yield Concept(term_id, names, consider=tuple(ids("consider")))
@@ -213,7 +213,7 @@ def _term_concepts(fields: _Fields, namespace: str, prefix: str) -> Iterator[Con
 
 
 def read_owl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
-    """Yield the terms in an OWL or OBO JSON (obographs) file, by the same rules as `read_obo`.
+    """Yield the terms in an OWL or OBO JSON (obographs) file, following the rules of `read_obo`.
 
     The whole file is read into memory.
     """
@@ -224,14 +224,14 @@ def read_owl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            # pronto's OBO JSON parser, which is in Rust, never returns from deeply nested lists.
+            # pronto's OBO JSON parser (written in Rust) hangs on deeply nested lists.
             if not content.lstrip(BOM_UTF8).lstrip().startswith(b"<"):
                 parse_json(content.decode("utf-8-sig"))
-            # If no encoding is passed, pronto guesses it from the first bytes, sometimes wrongly.
+            # Without an explicit encoding, pronto guesses from the first bytes, sometimes wrongly.
             ontology = pronto.Ontology(io.BytesIO(content), import_depth=0, encoding="utf-8")
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # parsers raise unrelated exceptions; the Rust parser panics
+        except BaseException as error:  # parsers raise all sorts of errors, and Rust panics
             raise BioelError(Errors.B119.format(path=path, error=error)) from error
     # pronto parses in threads, so the order of terms varies from run to run.
     for term in sorted(ontology.terms(), key=lambda term: term.id):
@@ -242,7 +242,7 @@ def read_owl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
             "id": [term.id],
             "name": [term.name or ""],
             "is_obsolete": ["true"] if term.obsolete else [],
-            # These are ids, not terms, because a replacement may be in another ontology.
+            # Use ids rather than terms, because a replacement may be in another ontology.
             "replaced_by": list(term.replaced_by.ids),
             "consider": list(term.consider.ids),
             "is_a": [parent.id for parent in term.superclasses(distance=1, with_self=False)],
@@ -254,7 +254,7 @@ def read_owl(path: StrPath, *, prefix: str = "") -> Iterator[Concept]:
         yield from _term_concepts(fields, ontology.metadata.default_namespace or "", prefix)
 
 
-# Optional fields of a cellxgene term, with their types; all may be null.
+# Optional fields of a cellxgene term and their types; any of them may be null.
 _CELLXGENE_FIELDS = {
     "synonyms": list, "ancestors": dict, "description": str, "replaced_by": str, "consider": list,
 }  # fmt: skip
@@ -286,7 +286,7 @@ def read_cellxgene_json(path: StrPath, *, prefix: str = "") -> Iterator[Concept]
 
 
 def _layout_problem(term: object) -> str:
-    """Describe why an entry is not a valid cellxgene-ontology-guide term; "" if it is valid."""
+    """Describe what makes a cellxgene-ontology-guide term invalid, or return "" if it is valid."""
     if not isinstance(term, dict) or not isinstance(term.get("label"), str):
         return "without 'label'"
     for key, expected in _CELLXGENE_FIELDS.items():
@@ -317,7 +317,7 @@ def read_mesh_xml(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
     if root is None:
         raise BioelError(Errors.B121.format(path=path))
     tag = f"{root[1]}Record"
-    kind = "Descriptor" if tag == "DescriptorRecord" else tag  # as in names of XML elements
+    kind = "Descriptor" if tag == "DescriptorRecord" else tag  # prefix of child element names
     ui_of_tree = {
         tree: record.findtext("DescriptorUI", "").strip()
         for record in (iter_xml(path, tag) if kind == "Descriptor" else ())
@@ -334,7 +334,7 @@ def read_mesh_xml(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
             terms = [t.findtext("String", "") for p in parts for t in p.iterfind("TermList/Term")]
             trees = _trees(record)
             parents = [ui_of_tree.get(tree.rpartition(".")[0], "") for tree in trees]
-            # Headings used for indexing articles are marked with a star.
+            # Strip the star that marks headings used for indexing articles.
             parents += [(e.text or "").lstrip("*") for e in record.iterfind(_MAPPED_HEADING)]
             scope = record.findtext(_SCOPE_NOTE) or record.findtext("Note") or ""
             yield Concept(

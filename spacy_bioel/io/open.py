@@ -1,5 +1,5 @@
-"""Helpers shared by all readers, which open and stream files, check offsets and convert ids to
-CURIEs. Bad records can be skipped and reported instead of raising an error.
+"""Helpers shared by all readers: open and stream files, check offsets, and convert ids to CURIEs.
+Bad records can be skipped and reported instead of raising an error.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ import zstandard
 from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings, needing
 
 StrPath = str | os.PathLike[str]
-# CURIE prefix for each vocabulary name in sources, in lower case. CTD writes "DO:DOID:0001816".
+# Maps lower-case vocabulary names found in sources to CURIE prefixes. CTD writes "DO:DOID:0001816".
 _PREFIX_OF_VOCABULARY = {"mesh": "MESH:", "omim": "OMIM:", "umls": "", "do": "", "cellosaurus": ""}
 _ID_SEPARATORS = re.compile(r"[|+;,]")
 _NIL = frozenset({"", "-", "-1", "nil", "cui-less"})
 _OMIM_NUMBER = re.compile(r"\d{6}")
-_N_SHOWN = 3  # number of error messages on skipped records that are kept
+_N_SHOWN = 3  # number of error messages to keep for skipped records
 _Good = TypeVar("_Good")
 
 
 class Place(NamedTuple):
-    """File and line at which a record begins; the line is 0 for formats without lines."""
+    """File and line where a record begins; the line is 0 for formats without lines."""
 
     path: StrPath
     line: int = 0
-    sheet: str = ""  # name of the sheet, if several sheets of a workbook are read
+    sheet: str = ""  # sheet name, if several sheets of a workbook are read
 
     def __str__(self) -> str:
         unit = "row" if str(self.path).endswith(WORKBOOKS) else "line"
@@ -49,7 +49,7 @@ class Place(NamedTuple):
 
 
 def curie(raw: str, prefix: str = "") -> str:
-    """Convert an id to a CURIE, or for UMLS to the bare CUI.
+    """Convert an id to a CURIE (or, for UMLS, to a bare CUI).
 
     prefix (str): Vocabulary of ids without a prefix, e.g. "MESH" or "MESH:". With "MESH", six
         digits are an OMIM number: disease corpora mix the two, and no MeSH id is a plain number.
@@ -73,7 +73,7 @@ def parse_ids(raw: str, prefix: str = "") -> tuple[str, ...]:
 
 
 def unique_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Strip names, and drop empty strings and duplicates."""
+    """Strip names, and drop empty ones and duplicates."""
     return tuple(dict.fromkeys(filter(None, map(str.strip, names))))
 
 
@@ -87,7 +87,7 @@ def tree_types(trees: Iterable[str]) -> tuple[str, ...]:
 def check_words(
     text: str, fragments: Sequence[tuple[int, int]], words: str | None, *, where: object
 ) -> None:
-    """Check that a mention's offsets are within the text, and that its words are found there.
+    """Check that a mention's offsets lie within the text and match its words.
 
     words (str | None): The mention's words according to the source; white space may differ.
     RAISES BioelError: [B105] if the offsets are outside the text, [B106] if the words differ.
@@ -105,8 +105,8 @@ def check_words(
 
 
 def misspelt(word: str, keywords: Iterable[str]) -> str:
-    """Return the keyword that a word probably misspells; "" if there is none."""
-    # Few people mistake the first letter, and short words are close to many others.
+    """Return the keyword that a word is probably a misspelling of, or "" if there is none."""
+    # People rarely mistype the first letter, and short words resemble many others.
     in_lower_case = {key.lower(): key for key in keywords if key[:1].lower() == word[:1].lower()}
     close = get_close_matches(
         word.lower(), in_lower_case, n=1, cutoff=0.7 if len(word) > 3 else 0.85
@@ -117,7 +117,7 @@ def misspelt(word: str, keywords: Iterable[str]) -> str:
 def warn_unread(
     path: StrPath, what: str, unread: Mapping[str, int], missing: Collection[str] = ()
 ) -> None:
-    """Log a warning [W479] about columns or tags in a file that are not read.
+    """Log a warning [W479] about a file's unread columns or tags.
 
     unread (Mapping[str, int]): How often each unread keyword occurs.
     missing (Collection[str]): Keywords that the file lacks, which unread ones may misspell.
@@ -133,7 +133,7 @@ def warn_unread(
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record that was skipped; the line is 0 for formats without lines."""
+    """A skipped record; the line is 0 for formats without lines."""
 
     path: str
     line: int
@@ -173,7 +173,7 @@ _SKIPPED: ContextVar[Skipped | None] = ContextVar("skipped", default=None)
 
 @contextmanager
 def skipping_bad(report: Callable[[BadRecord], None]) -> Iterator[Skipped]:
-    """Skip and report the bad records that readers encounter inside this block."""
+    """Skip and report any bad records that readers encounter in this block."""
     skipped = Skipped(report)
     token = _SKIPPED.set(skipped)
     try:
@@ -183,7 +183,7 @@ def skipping_bad(report: Callable[[BadRecord], None]) -> Iterator[Skipped]:
 
 
 def counting_kept(records: Iterable[_Good]) -> Iterator[_Good]:
-    """Yield records and count them; if all were skipped as bad, raise the first error again."""
+    """Yield and count records; if all were skipped as bad, re-raise the first error."""
     skipped = _SKIPPED.get() or Skipped(lambda _: None)
     for record in records:
         skipped.kept += 1
@@ -210,11 +210,11 @@ def skip_if_bad(place: Place | None = None) -> Iterator[None]:
 
 _ARCHIVE_EXTRAS = re.compile(r"/$|^__MACOSX/")  # folders, and metadata added by macOS
 _CHUNK_BYTES = 1 << 16
-_ZSTD_CHUNK = 1 << 11  # compressed bytes, which unpack to at most 64 MB
-# Maximum expansion of archives: text expands up to 40-fold, and a zip bomb far more.
+_ZSTD_CHUNK = 1 << 11  # compressed bytes to read at a time; they unpack to at most 64 MB.
+# Maximum expansion ratio of an archive: text expands up to 40-fold, a zip bomb far more.
 _MAX_RATIO = 100
-_MIN_LIMIT = 1 << 26  # unpacked bytes that even a very small archive may have
-# First bytes of documents that are not text, and files inside Office documents (zip archives).
+_MIN_LIMIT = 1 << 26  # unpacked bytes allowed even for a tiny archive.
+# Magic bytes of non-text documents, and names of files inside Office documents (zip archives).
 _OFFICE = "an Office document"
 _DOCUMENTS = {b"%PDF": "a PDF document", b"{\\rt": "an RTF document", b"\xd0\xcf\x11\xe0": _OFFICE}
 _OFFICE_FILES = {"[Content_Types].xml", "META-INF/manifest.xml"}
@@ -222,7 +222,7 @@ _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError, zipfile
 
 
 class _UnpackedBytes(io.RawIOBase):
-    """The unpacked contents of an archive, limited to a multiple of its size [B478]."""
+    """An archive's unpacked contents, limited to a multiple of its size [B478]."""
 
     def __init__(self, chunks: Iterator[bytes], path: Path) -> None:
         self._chunks = chunks
@@ -245,7 +245,7 @@ class _UnpackedBytes(io.RawIOBase):
 
 
 def _unpack(raw: io.BufferedReader, path: Path) -> Iterator[bytes] | None:
-    """Return an archive's contents in chunks; None if the file is not an archive."""
+    """Return an archive's contents in chunks, or None if the file is not an archive."""
     magic = raw.peek(4)
     if magic.startswith(b"\x1f\x8b"):
         return iter(partial(gzip.GzipFile(fileobj=raw).read, _CHUNK_BYTES), b"")
@@ -282,8 +282,8 @@ def _unpack_zstd(raw: io.BufferedReader) -> Iterator[bytes]:
 
 @contextmanager
 def open_binary(path: StrPath) -> Iterator[io.BufferedReader]:
-    """Open a file for reading bytes. Archives (.gz, .zst, a .zip with one file) are recognised
-    by their first bytes and unpacked.
+    """Open a file in binary mode. Archives (.gz, .zst, a .zip with one file) are detected by their
+    first bytes and unpacked.
 
     RAISES BioelError: [B101] if the file does not exist, [B407] if it is a folder, [B102] if it is
         empty, [B104] if it is a damaged archive, [B117] if it is a PDF or Office document, [B477]
@@ -307,7 +307,7 @@ def open_binary(path: StrPath) -> Iterator[io.BufferedReader]:
 
 @contextmanager
 def open_text(path: StrPath, *, errors: str = "strict") -> Iterator[TextIO]:
-    """Open a UTF-8 text file, plain or compressed; a byte order mark is dropped.
+    """Open a plain or compressed UTF-8 text file, dropping any byte order mark.
 
     Lines end at "\\n" only and keep it, so that offsets into the text are exact.
 
@@ -318,7 +318,7 @@ def open_text(path: StrPath, *, errors: str = "strict") -> Iterator[TextIO]:
         text = io.TextIOWrapper(reader, encoding="utf-8-sig", errors=errors, newline="\n")
         try:
             yield text
-        except UnicodeDecodeError:  # find the line with the bad byte, as the wrapper reads ahead
+        except UnicodeDecodeError:  # the wrapper reads ahead, so look for the bad line
             with open_binary(path) as reader:
                 for number, line in enumerate(reader, start=1):
                     _decode_line(Place(path, number), line)
@@ -339,7 +339,7 @@ def _decode_line(place: Place, line: bytes) -> str:
 
 
 def numbered_lines(path: StrPath, *, ends: bool = False) -> Iterator[tuple[Place, str]]:
-    """Stream the lines of a text file, each with its place.
+    """Stream a text file's lines, each with its place.
 
     ends (bool): Whether the lines keep their line ends.
     RAISES BioelError: The same errors as `open_text`.
@@ -358,7 +358,7 @@ def numbered_lines(path: StrPath, *, ends: bool = False) -> Iterator[tuple[Place
 
 
 def file_in(folder: StrPath, name: str, *, of: str) -> Path:
-    """Find a file in a folder, plain or compressed. RAISES BioelError: [B123] if it is missing."""
+    """Find a plain or compressed file in a folder. RAISES BioelError: [B123] if it is missing."""
     paths = [Path(folder, f"{name}{suffix}") for suffix in ("", ".gz", ".zst")]
     if found := next(filter(Path.is_file, paths), None):
         return found
@@ -389,8 +389,8 @@ def iter_xml(path: StrPath, tag: str) -> Iterator[Element]:
 
 
 WORKBOOKS = (".xlsx", ".xlsm")
-_MAX_ROWS = 1 << 20  # Excel's limit for a sheet
-# openpyxl's codes for types of cells whose text may differ from what a person typed.
+_MAX_ROWS = 1 << 20  # Excel's limit per sheet.
+# openpyxl's codes for cell types whose text may differ from what the user typed.
 _CHANGED = {
     "b": "a truth value",
     "d": "a date (Excel turns names such as MARCH1 and SEPT2 into dates)",
@@ -402,13 +402,13 @@ _ZEROS = re.compile("0{2,}")  # a number format with leading zeros, such as "000
 
 
 class ChangedCell(str):
-    """Message about a cell that Excel may have changed, which is an error if the cell is used."""
+    """Message about a cell that Excel may have changed; it becomes an error if the cell is used."""
 
     shown = ""  # the cell's text
 
 
 def read_workbook(path: StrPath, *, is_only: bool = True) -> Iterator[tuple[Place, list[str]]]:
-    """Stream the rows of a workbook's only sheet with contents (or of all), as Excel shows them.
+    """Stream the rows of a workbook's only non-empty sheet (or of all), as Excel shows them.
 
     RAISES BioelError: [B101] if the file does not exist, [B104] if it is not a workbook, [B192]
         without openpyxl, [B515] if no sheet or several have contents, [B517] if a row number is
@@ -419,7 +419,7 @@ def read_workbook(path: StrPath, *, is_only: bool = True) -> Iterator[tuple[Plac
     try:
         sheets = []
         for sheet in load_workbook(path, read_only=True).worksheets:
-            sheet.reset_dimensions()  # some programs write a wrong size into the file
+            sheet.reset_dimensions()  # some programs save the wrong dimensions
             sheets += [sheet] * any(_rows_of(sheet, path))
         if len(sheets) != 1 and (is_only or not sheets):
             names = ", ".join(sheet.title for sheet in sheets) or "none"
@@ -441,7 +441,7 @@ def read_workbook(path: StrPath, *, is_only: bool = True) -> Iterator[tuple[Plac
 
 
 def _rows_of(sheet: Any, path: StrPath) -> Iterator[tuple[int, list[str]]]:
-    """Stream (number, cells) of each row with contents, up to the last cell with contents.
+    """Stream (number, cells) for each non-empty row, without trailing empty cells.
 
     Empty cells may have a format, and openpyxl then returns them and all empty rows before them.
     """

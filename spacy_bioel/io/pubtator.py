@@ -17,7 +17,7 @@ _PlacedRow = tuple[Place, str]
 def read_pubtator(
     path: StrPath, *, prefix: str = "", annotations: bool = True
 ) -> Iterator[AnnotatedText]:
-    """Stream the documents in a PubTator file, which are separated by blank lines.
+    """Stream the documents in a PubTator file. Blank lines separate documents.
 
     The text is the title, a space, and the abstract. Composite ids ("A|B", "A+B") become several
     ids; the id "-1" or a row with five columns means a mention without an id. Nested and
@@ -33,7 +33,7 @@ def read_pubtator(
 
 
 def _blocks(path: StrPath, *, warn: bool) -> Iterator[list[_PlacedRow]]:
-    """Yield the rows of each document, without line endings."""
+    """Yield each document's rows, without line endings."""
     with open_text(path) as file:
         rows = ((Place(path, number), line) for number, line in enumerate(file, start=1))
         for has_text, group in groupby(rows, key=lambda row: bool(row[1].strip())):
@@ -59,7 +59,7 @@ def _parse_block(block: list[_PlacedRow], prefix: str, *, annotations: bool) -> 
 
 
 def _text_row(where: Place, line: str, *, kind: str) -> tuple[str, str]:
-    """Return the document id and the text of a title row ("t") or an abstract row ("a")."""
+    """Parse a title row ("t") or abstract row ("a") into a document id and text."""
     match = _TEXT_ROW.fullmatch(line)
     if match is None or match[2] != kind:
         raise BioelError(Errors.B108.format(where=where, kind=kind, row=line[:60]))
@@ -67,7 +67,7 @@ def _text_row(where: Place, line: str, *, kind: str) -> tuple[str, str]:
 
 
 def _pubtator_mention(where: Place, line: str, text: str, prefix: str) -> Mention | None:
-    """Parse a row "id start end words type ids", separated by tabs; None for a relation row."""
+    """Parse a tab-separated row "id start end words type ids"; return None for a relation row."""
     columns = line.split("\t")
     # In a relation row, the second column is the relation's name: "6794356 CID D008094 D014262".
     if len(columns) in (4, 5) and not any(c.isdigit() for c in columns[1]):

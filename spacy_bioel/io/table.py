@@ -55,10 +55,10 @@ _CTD_LAYOUTS: tuple[dict[str, Column], ...] = (
     _CTD_CHEMICALS,
 )  # fmt: skip
 _SEPARATOR_OF_SUFFIX = {".tsv": "\t", ".tab": "\t", ".rrf": "|"}
-UNQUOTED = "\t|"  # separators of tables in which quotes belong to the names
-_BAR = "|"  # separator of the values in a cell
-_MAX_CELL_LENGTH = 1 << 27  # maximum characters; csv's default limit is too low for documents
-_N_TO_DETECT = 1000  # number of rows from which the separator of synonyms is detected
+UNQUOTED = "\t|"  # separators of tables in which quotes are literal
+_BAR = "|"  # separates the values in a cell
+_MAX_CELL_LENGTH = 1 << 27  # in characters; csv's default limit is too low for documents
+_N_TO_DETECT = 1000  # number of rows used to detect the synonym separator
 
 
 def is_text_table(path: StrPath) -> bool:
@@ -68,7 +68,7 @@ def is_text_table(path: StrPath) -> bool:
 def split_rows(
     lines: Iterable[tuple[Place, str]], separator: str, *, quoted: bool
 ) -> Iterator[tuple[Place, list[str], str]]:
-    """Split lines into rows: stream each row's place, cells and text; blank lines are skipped.
+    """Split lines into rows, streaming each row's place, cells and text. Skip blank lines.
 
     quoted (bool): Whether double quotes protect separators and line ends, as in CSV. In other
         tables quotes belong to the names, and an unpaired quote must not swallow the next rows.
@@ -113,7 +113,7 @@ def split_rows(
 
 
 def _open_rows(path: StrPath, *, quoted: bool | None = None) -> _TableRows:
-    """Stream a table's or workbook's rows; with tabs or bars, quotes are literal by default."""
+    """Stream table or workbook rows; tab- and bar-separated cells keep quotes unless `quoted`."""
     if table_suffix(path) in WORKBOOKS:
         return read_workbook(path)
     separator, lines = separator_of(path), numbered_lines(path, ends=True)
@@ -122,7 +122,7 @@ def _open_rows(path: StrPath, *, quoted: bool | None = None) -> _TableRows:
 
 
 def check_row(where: Place, row: list[str], width: int, used: Iterable[int]) -> None:
-    """Check that a row has the right width [B510], and no used cell changed by Excel [B514]."""
+    """Check that a row has the right width [B510], and that Excel changed no used cell [B514]."""
     if len(row) < width or any(row[width:]):
         raise BioelError(Errors.B510.format(where=where, found=len(row), expected=width))
     for i in used:
@@ -131,7 +131,7 @@ def check_row(where: Place, row: list[str], width: int, used: Iterable[int]) -> 
 
 
 def read_text_table(path: StrPath, patient: str = "", date: str = "") -> Iterator[tuple[str, ...]]:
-    """Stream (text, id) from a table with a "text" column; without an "id" column, ids are numbers.
+    """Stream (text, id) from a table with a "text" column; if it lacks "id", rows are numbered.
 
     patient, date (str): Names of columns whose cells are added to each tuple; "" for none.
 
@@ -179,7 +179,7 @@ def read_table(
         "types", "trees" (MeSH tree numbers), "parents", "definition", "alt_ids", "replaced_by",
         "xrefs" to a column name in the header (or several names), or to a column number, counted
         from 1. If all are numbers, the table has no header.
-    synonym_separator (str): Separator of the synonyms in a cell. "" means a bar, or a semicolon if
+    synonym_separator (str): Separator between synonyms in a cell. "" means a bar, or a semicolon if
         the first cells contain no bar, and enough of them contain a semicolon: more than a fifth of
         all cells, and most cells with semicolons or commas. A warning [W478] is logged if
         semicolons could be either separators or parts of names.
@@ -207,7 +207,7 @@ def read_table(
     if detects and not any(_BAR in cell for cell in some):
         # Semicolons and commas also occur in names.
         separator = ";" if sum(several) > max(len(several) / 2, len(some) / 5) else _BAR
-    n_of = {";": 0, _BAR: 0}  # number of rows by separator; a bar overrides semicolons
+    n_of = {";": 0, _BAR: 0}  # rows per separator; a bar overrides semicolons
     for where, row in chain(first, rows):
         with skip_if_bad(where):
             check_row(where, row, len(header), used)
@@ -221,7 +221,7 @@ def read_table(
 
 
 def read_ctd(path: StrPath, *, prefix: str = "MESH") -> Iterator[Concept]:
-    """Stream concepts from CTD_diseases or CTD_chemicals (.csv or .tsv), detected by header."""
+    """Stream concepts from CTD_diseases or CTD_chemicals (.csv or .tsv); the header tells which."""
     for _, line in numbered_lines(path):
         if not line.startswith("#"):
             break
@@ -262,12 +262,12 @@ def table_suffix(path: StrPath) -> str:
 
 
 def separator_of(path: StrPath) -> str:
-    """Choose the cell separator by extension or first row; prefer tabs, as names contain commas."""
+    """Infer the separator (extension, then first row); prefer tabs because names contain commas."""
     if (suffix := table_suffix(path)) in _SEPARATOR_OF_SUFFIX:
         return _SEPARATOR_OF_SUFFIX[suffix]
     lines = (line for _, line in numbered_lines(path) if not line.startswith("#"))
     first = next(filter(str.strip, lines), "\t")
-    if suffix == ".csv":  # spreadsheets write semicolons in locales with decimal commas
+    if suffix == ".csv":  # spreadsheets use semicolons in locales with decimal commas
         return ";" if ";" in first and "," not in first else ","
     return "\t" if "\t" in first else max(",;", key=first.count)
 
@@ -282,7 +282,7 @@ def _column_names(columns: Mapping[str, Column]) -> set[str]:
 
 
 def header_of(row: list[str]) -> list[str]:
-    """Return the column names in a header row, without empty cells that spreadsheets append."""
+    """Return the column names in a header row, dropping empty cells that spreadsheets append."""
     names = [cell.strip().lstrip("# " if i == 0 else "") for i, cell in enumerate(row)]
     while names and not names[-1]:
         names.pop()
@@ -290,7 +290,7 @@ def header_of(row: list[str]) -> list[str]:
 
 
 def _read_header(path: StrPath, rows: _TableRows, columns: Mapping[str, Column]) -> list[str]:
-    """Find the header: the comment line, or the first row, with most of the expected names."""
+    """Find the header: the comment line or first row with the most expected names."""
     wanted = _column_names(columns)
     best: list[str] = []
     for _, row in rows:
@@ -351,7 +351,7 @@ def _row_concepts(
         yield Concept(alternate, (), replaced_by=concept_id)
 
 
-# Indices of the columns of MRCONSO that are read.
+# Indices of the MRCONSO columns that are read.
 _LAT, _TS, _STT, _ISPREF, _AUI, _SAB, _RRF_CODE, _STR, _SUPPRESS = 1, 2, 4, 6, 7, 11, 13, 14, 16
 _NO_CODE = ("", "NOCODE")
 _SUPPRESSED = ("O", "E", "Y")  # obsolete, or marked as suppressible by an editor or the source
@@ -365,7 +365,7 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
 
     The files are sorted by CUI and read in parallel, with one concept in memory at a time.
     Suppressed and non-English atoms are dropped; a concept without a remaining name is skipped.
-    A retired CUI comes last, if MRCUI has one successor for it: a synonym, or else a related CUI.
+    Retired CUIs come last, if MRCUI has a single successor (a synonym, or else a related CUI).
 
     folder (str | PathLike): Contains MRCONSO.RRF and MRSTY.RRF, and optionally MRDEF.RRF and
         MRCUI.RRF. Each may be compressed: MRCONSO.RRF.gz, MRCONSO.RRF.zst.
@@ -377,7 +377,7 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
         english = (row for row in rows["MRCONSO"] if row[_LAT] == "ENG")
         if not (atoms := [row for row in english if row[_SUPPRESS] not in _SUPPRESSED]):
             continue
-        # The concept's preferred name comes first.
+        # Put the concept's preferred name first.
         ranked = sorted(atoms, key=lambda r: (r[_TS] != "P", r[_STT] != "PF", r[_ISPREF] != "Y"))
         auis = {row[_AUI] for row in atoms}
         current = (r[5].strip() for r in rows["MRDEF"] if r[1] in auis and r[6] == "N")
@@ -403,8 +403,8 @@ def read_umls(folder: StrPath, *, prefix: str = "") -> Iterator[Concept]:
 
 
 def _rows_by_cui(folder: StrPath, name: str) -> Iterator[tuple[str, str, list[list[str]]]]:
-    """Yield each CUI, `name` and the CUI's rows. RAISES BioelError: [B123] no such file, [B124] not
-    sorted."""
+    """Yield each CUI, `name` and the CUI's rows. RAISES BioelError: [B123] if the file
+    is missing, [B124] if it is not sorted."""
     if name in _OPTIONAL and not any(Path(folder).glob(f"{name}.RRF*")):
         return
     path = file_in(folder, f"{name}.RRF", of="the META folder of a UMLS release")
@@ -436,11 +436,11 @@ _GENE_INFO_COLUMNS: dict[str, Column] = {
     "xrefs": "dbXrefs",
 }  # fmt: skip
 _NO_VALUE = "-"
-_NO_SYMBOL = "NEWENTRY"  # placeholder in new records without a symbol
+_NO_SYMBOL = "NEWENTRY"  # placeholder symbol in new records
 
 
 def read_gene_info(path: StrPath, *, prefix: str = "NCBIGene") -> Iterator[Concept]:
-    """Stream the genes in NCBI's gene_info file that have a symbol.
+    """Stream the genes with a symbol from NCBI's gene_info file.
 
     Types are "Gene", the type of gene, and the organism, so that `--types NCBITaxon:9606` keeps
     only human genes. Format: https://ftp.ncbi.nlm.nih.gov/gene/DATA/README

@@ -57,10 +57,10 @@ class BuildReport:
     inherited_types: int = 0  # concepts that inherited the types of their parents
     unknown_parents: int = 0  # links to parents that are not in the knowledge base
     retired: int = 0  # retired ids whose replacement is in the knowledge base
-    retired_current: int = 0  # ids that are both retired and current, and count as current
+    retired_current: int = 0  # ids both retired and current, treated as current
     retired_missing: int = 0  # retired ids whose replacement is not in the knowledge base
     withdrawn: int = 0  # retired ids without a replacement
-    redirected: int = 0  # records of retired ids that were added to the replacements
+    redirected: int = 0  # records of retired ids, merged into the replacements
     fingerprint: str = ""
 
 
@@ -84,7 +84,7 @@ class Draft:
         self.types = extend_unique(self.types, filter(None, record.types))
         self.parents = extend_unique(self.parents, record.parents)
         self.definition = self.definition or record.definition
-        # Tabs and line breaks become spaces: the column uses them as separators.
+        # Replace tabs and line breaks, because the column uses them as separators.
         self.xrefs = extend_unique(self.xrefs, filter(None, map(on_one_line, record.xrefs)))
 
 
@@ -100,9 +100,9 @@ class Drafts:
 
     current: dict[str, Draft] = field(default_factory=dict)  # draft concepts by id
     retired: dict[str, str] = field(default_factory=dict)  # replacement of each retired id
-    sources: list[str] = field(default_factory=list)  # sources of the build, then of additions
-    # Ids retired without a replacement, each with the ids to consider instead. Only people read
-    # this field, so it is stored in the metadata and does not change the fingerprint.
+    sources: list[str] = field(default_factory=list)  # sources of the build, then of additions.
+    # Ids retired without a replacement, mapped to the ids to consider instead. Only people read
+    # them, so they are stored in the metadata and do not affect the fingerprint.
     withdrawn: dict[str, list[str]] = field(default_factory=dict)
 
     def source_index(self, source: str) -> int:
@@ -128,12 +128,12 @@ def merge_records(
     base (Drafts | None): Existing drafts, which are all kept; records are added to them.
     branches (Branches | None): Keep only the concepts in these branches.
     RETURNS (Drafts): Concepts sorted by id; retired ids are mapped to current ids.
-    RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B028] no concept left,
+    RAISES BioelError: [B026] bad id, [B027] circular replacements, [B028] no concept left,
         [B310] a branch that is not in the records.
     """
     drafts = base or Drafts()
     base_ids, base_retired = frozenset(drafts.current), dict(drafts.retired)
-    several: dict[str, set[str]] = defaultdict(set)  # all replacements of ids with several
+    several: dict[str, set[str]] = defaultdict(set)  # all replacements of each id that has several
     source_index = drafts.source_index(source)
     for number, record in enumerate(concepts, start=1):
         report.records = number
@@ -159,7 +159,7 @@ def merge_records(
         others = sorted({ends.get(other, other) for other in several[id]})
         if len(others) == 1:
             once[id] = others[0]
-        else:  # a person has to choose one of the replacements
+        else:  # a person must choose between them
             drafts.withdrawn[id] = others
     drafts.retired = follow_chains(once)
     _inherit_types(drafts, base_ids, report)
@@ -204,7 +204,7 @@ def check_ids(record: Concept, *, where: str) -> None:
 
 
 def follow_chains(retired: dict[str, str]) -> dict[str, str]:
-    """Map each retired id to its final replacement. RAISES BioelError: [B027] ids in a circle."""
+    """Map each retired id to its final replacement. RAISES BioelError: [B027] if circular."""
     ends: dict[str, str] = {}
     for id in retired:
         passed: dict[str, None] = {}
@@ -234,11 +234,11 @@ def _inherit_types(drafts: Drafts, base_ids: Collection[str], report: BuildRepor
 
 @dataclass(frozen=True)
 class Branches:
-    """Ontology branches to keep or leave out; a branch is a concept and all concepts below it.
+    """Ontology branches to keep or leave out. A branch is a concept and all its descendants.
 
-    under (Sequence[str]): Ids at the top of the branches to keep; if empty, all are kept.
-    exclude (Sequence[str]): Ids at the top of the branches to leave out. A concept in both a kept
-        and an excluded branch is left out.
+    under (Sequence[str]): Root ids of the branches to keep; if empty, all concepts are kept.
+    exclude (Sequence[str]): Root ids of the branches to leave out. A concept in both a kept and an
+        excluded branch is left out.
     """
 
     under: Sequence[str] = ()
@@ -255,7 +255,7 @@ class Branches:
                 children[parent].append(id)
 
         def branches(ids: Iterable[str]) -> set[str]:
-            """Return the ids of all concepts in the branches with these ids at the top."""
+            """Return the ids of all concepts in the branches rooted at these ids."""
             waiting = [_current_id(id, drafts) for id in ids]
             found = set(waiting)
             while waiting:
@@ -279,7 +279,7 @@ def _current_id(id: str, drafts: Drafts) -> str:
 
 
 def _without_zeros(id: str) -> str:
-    """Reduce the spellings "HP:0000118", "HP:118" and "hp_118" of an id to the same string."""
+    """Normalise an id, so that "HP:0000118", "HP:118" and "hp_118" give the same string."""
     return re.sub(r"[\W_]+|(?<!\d)0+(?=\d)", "", id).lower()
 
 
@@ -293,7 +293,7 @@ def build_kb(
     release: str = "",
     licence: str = "",
 ) -> BuildReport:
-    """Build a knowledge base folder from concept records, in any order.
+    """Build a knowledge base folder from concept records in any order.
 
     Records with the same id are merged. Concepts without types inherit the types of their parents.
     Names that `normalize_name` maps to the same string share one row. The spelling of a shared name
@@ -306,7 +306,7 @@ def build_kb(
     types (Collection[str] | None): Keep only concepts with any of these types; None keeps all.
     branches (Branches | None): Keep only the concepts in these branches; None keeps all.
     source, release, licence (str): Origin of the records, stored with the knowledge base.
-    RAISES BioelError: [B026] bad id, [B027] retired ids in a circle, [B028] no concept left,
+    RAISES BioelError: [B026] bad id, [B027] circular replacements, [B028] no concept left,
         [B029] `out` exists and is not a knowledge base, [B203] `out` is not writable, [B212]
         another writer does not finish in time, [B310] a branch that is not in the records.
     """
@@ -331,7 +331,7 @@ def build_kb(
 def write_columns(
     folder: Path, *, drafts: Drafts, report: BuildReport, about: Mapping[str, Any]
 ) -> list[memoryview]:
-    """Write the columns of a knowledge base to scratch files in an empty folder.
+    """Write a knowledge base's columns to scratch files in an empty folder.
 
     drafts (Drafts): Concepts sorted by id; retired ids are mapped to current ids.
     report (BuildReport): Updated with the counts and the fingerprint.
@@ -358,22 +358,22 @@ def write_columns(
 
 @dataclass(slots=True)
 class _RowNumbers:
-    """Row numbers of concepts (in id order) and of names (in the order of their first concepts)."""
+    """Row numbers of concepts (sorted by id) and names (in order of first appearance)."""
 
     ids: dict[str, int] = field(default_factory=dict)  # row of each concept that has a name
     names: dict[str, int] = field(default_factory=dict)  # row of each normalised name
-    surfaces: list[str] = field(default_factory=list)  # stored spelling in each name row
-    # One entry per name of a concept: the name's row, its source, and 1 if the name is preferred.
+    surfaces: list[str] = field(default_factory=list)  # stored spelling of each name row.
+    # One entry per (concept, name) pair: the name's row, its source, and 1 if it is preferred.
     entry_names: array[int] = field(default_factory=lambda: array("i"))
     entry_sources: array[int] = field(default_factory=lambda: array("i"))
     entry_is_preferred: bytearray = field(default_factory=bytearray)
-    n_names: list[int] = field(default_factory=list)  # number of names of each concept
+    n_names: list[int] = field(default_factory=list)  # number of names per concept
 
 
 def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _RowNumbers:
     rows = _RowNumbers()
-    # If several concepts share a preferred name, the concept with the shortest (and so oldest) id
-    # determines the name's spelling: "BRAF" as in humans, not "Braf" as in mice.
+    # If several concepts share a preferred name, the one with the shortest (hence oldest) id
+    # determines its spelling: "BRAF" as in humans, not "Braf" as in mice.
     oldest: dict[str, tuple[int, str]] = {}
     for id, surfaces in _distinct_names(drafts, report):
         if not surfaces:
@@ -435,7 +435,7 @@ def _write_names(
     is_preferred = np.frombuffer(rows.entry_is_preferred, dtype=bool)
     concepts = np.repeat(np.arange(len(rows.n_names)), rows.n_names)
     concepts_per_name = np.bincount(names, minlength=len(rows.surfaces))
-    by_name = np.argsort(names, kind="stable")  # "stable" keeps each name's concepts ascending
+    by_name = np.argsort(names, kind="stable")  # stable: keeps each name's concepts in order
     write_strings(folder, "names", rows.surfaces)
     _write_keys(folder, "name", name_keys(rows.names))
     write_column(folder, "name_offsets", offsets_of(concepts_per_name))
@@ -448,7 +448,7 @@ def _write_names(
     postings: tuple[NDArray[Any], ...] = build_postings(list(rows.names))
     for part, values in zip(("codes", "offsets", "names", "norms"), postings, strict=True):
         write_column(folder, f"ngram_{part}", values)
-    # Sources that contribute no name to the knowledge base are dropped.
+    # Drop sources that contribute no names to the knowledge base.
     used, source_rows = np.unique(rows.entry_sources, return_inverse=True)
     write_strings(folder, "sources", (" ".join(sources[index].split()) for index in used.tolist()))
     write_column(folder, "name_sources", source_rows)

@@ -1,4 +1,4 @@
-"""Open the bundled knowledge bases, which are built on first use; read the `kb` setting of pipes.
+"""Open the bundled knowledge bases, building them on first use, and resolve `kb` settings.
 
 The `kb` setting is a knowledge base folder or a name such as "starter:genes" ("" is MeSH). A list
 of folders and names is opened as a joined knowledge base; a mapping has one for each mention label.
@@ -49,7 +49,7 @@ CACHE_VARIABLE = "SPACY_BIOEL_CACHE"
 
 
 def cache_folder() -> Path:
-    """Return the cache folder, following the operating system's conventions."""
+    """Return the cache folder set in `CACHE_VARIABLE`, or else the operating system's default."""
     if chosen := os.environ.get(CACHE_VARIABLE):
         return Path(chosen)
     if sys.platform == "win32":
@@ -62,7 +62,7 @@ def cache_folder() -> Path:
 def open_setting(path: str, base: Path = Path(), *, builds: bool = True) -> KnowledgeBase:
     """Open the bundled knowledge base or folder that a string in the `kb` setting refers to.
 
-    base (Path): Folder that relative paths start from.
+    base (Path): Folder that relative paths are resolved against.
     builds (bool): Whether a bundled knowledge base may be built.
     RAISES BioelError: The same errors as `starter_kb` and `KnowledgeBase.open`; without `builds`,
         [B320] if a bundled knowledge base has not been built yet.
@@ -76,7 +76,7 @@ def open_setting(path: str, base: Path = Path(), *, builds: bool = True) -> Know
 
 
 def starter_kb(setting: str = "") -> KnowledgeBase:
-    """Open a bundled knowledge base; build it first if it is not in the cache.
+    """Open a bundled knowledge base, building it first if it is not in the cache.
 
     setting (str): "starter:mesh" or "" (diseases and chemicals), "starter:genes" (of human, mouse,
         rat, zebrafish, fruit fly, nematode and yeasts), "starter:species", "starter:cells" (cell
@@ -104,21 +104,21 @@ def starter_kb(setting: str = "") -> KnowledgeBase:
 
 
 def place_of(kb: KnowledgeBase) -> str:
-    """Return the `kb` setting that opens a knowledge base; "" if it is MeSH or in memory."""
+    """Return the `kb` setting for a knowledge base, or "" if it is MeSH or in memory."""
     if (name := bundled_name(kb)) is None:
         return str(kb.path or "")
     return "" if name == DEFAULT_KB else f"{STARTER_PREFIX}{name}"
 
 
 def bundled_name(kb: KnowledgeBase) -> str | None:
-    """Return the name of a bundled knowledge base, such as "genes"; None if it is not bundled."""
+    """Return the name of a bundled knowledge base, such as "genes", or None if not bundled."""
     names = {_bundled_folder(name): name for name in _CONCEPT_FILES}
     return names.get(kb.path) if kb.path is not None else None
 
 
 def _bundled_folder(name: str) -> Path:
     digest = _file_digest(_CONCEPT_FILES[name])
-    # The path is resolved, as in `KnowledgeBase.open`, so that `bundled_name` can compare paths.
+    # Resolve the path, as `KnowledgeBase.open` does, so that `bundled_name` can compare paths.
     return (cache_folder() / f"{name}-{digest}-{SCHEMA_VERSION}.{NORMALIZER_VERSION}").resolve()
 
 
@@ -128,7 +128,7 @@ def _file_digest(path: Path) -> str:
 
 
 def _read_concepts(name: str, folder: Path) -> Iterator[Concept]:
-    """Stream the concepts of a bundled knowledge base, and log a warning that it will be built."""
+    """Log a warning that a bundled knowledge base is being built, and stream its concepts."""
     LOGGER.warning(Warnings.W351.format(kb=STARTER_PREFIX + name, folder=folder))
     path = _CONCEPT_FILES[name]
     unpack = lzma.decompress if path.suffix == ".xz" else gzip.decompress
@@ -154,7 +154,7 @@ def map_folders(value: KbSetting, change: Callable[[str], str]) -> KbSetting:
 
 
 def folders_of(value: KbSetting) -> list[str]:
-    """Return the distinct folders in the `kb` setting, in the order in which they are joined."""
+    """Return the distinct folders in the `kb` setting, in the order they are joined."""
     if isinstance(value, str):
         return [value]
     return list(dict.fromkeys(value.values() if isinstance(value, dict) else value))
@@ -179,7 +179,7 @@ def open_kbs(value: KbSetting, open: Callable[[str], KnowledgeBase]) -> Knowledg
 
 
 def setting_of(kb: KnowledgeBase, places: Sequence[str], *, before: KbSetting) -> KbSetting:
-    """Return the `kb` setting that opens a knowledge base whose parts are in these folders.
+    """Return the `kb` setting for a knowledge base whose parts are in these folders.
 
     places (Sequence[str]): Folder of each part of the knowledge base.
     before (KbSetting): Setting that opened the knowledge base; its labels are kept.
@@ -190,14 +190,14 @@ def setting_of(kb: KnowledgeBase, places: Sequence[str], *, before: KbSetting) -
 
 
 def find_included(folder: Path, place: str) -> str:
-    """Return the path of a knowledge base saved in a pipe. RAISES BioelError: [B056] missing."""
+    """Return the path of a knowledge base saved in a pipe. RAISES BioelError: [B056] if missing."""
     if not (folder / place).is_dir():
         raise BioelError(Errors.B056.format(path=folder / place))
     return str(folder / place)
 
 
 def forget_paths(pipe: Path, **included: Any) -> None:
-    """Replace the paths of files that a saved pipe includes in the config of its pipeline.
+    """In the pipeline's config, replace the original paths of files included in a saved pipe.
 
     spaCy writes the config next to the pipe's folder, with the original paths, which may not exist
     on other machines.

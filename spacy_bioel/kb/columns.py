@@ -34,10 +34,10 @@ LINE_END = ord("\n")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Folder and file that an array comes from, as named in errors about the array.
+    """The folder and file that an array was read from, for error messages.
 
-    verify (Callable): Compares the array with its checksum, unless the array is too large or was
-        compared before. RAISES BioelError: [B024] if the checksum differs.
+    verify (Callable): Compares the array with its checksum, unless the array is too large or has
+        already been compared. RAISES BioelError: [B024] if the checksum differs.
     """
 
     where: str = "memory"
@@ -50,9 +50,9 @@ class Origin:
         return BioelError(message.format(**about))
 
     def rows(self, values: Rows, *, below: int) -> Rows:
-        """Check that values are row numbers, and return them. RAISES BioelError: [B024, B211]."""
+        """Check that values are valid rows, and return them. RAISES BioelError: [B024, B211]."""
         self.verify()
-        # Viewed as unsigned, negative numbers are the largest, so one pass checks both bounds.
+        # Viewed as unsigned, negative numbers become the largest, so one pass checks both bounds.
         unsigned = values.view(f"u{values.itemsize}")
         if values.size and int(unsigned.max()) >= below:
             wrong = values[unsigned >= below].flat[0]
@@ -76,19 +76,19 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class KbColumn:
-    """An array, and its folder and file for error messages."""
+    """An array, with its origin for error messages."""
 
     values: NDArray[Any]
     origin: Origin = Origin()
 
 
 def offsets_of(counts: Sequence[int] | NDArray[Any]) -> IntArray:
-    """Convert the lengths of n runs of values to n + 1 offsets: (2, 3) becomes (0, 2, 5)."""
+    """Convert n run lengths to n + 1 offsets: (2, 3) becomes (0, 2, 5)."""
     return np.append(0, np.cumsum(counts, dtype=np.int64))
 
 
 def positions_of(offsets: NDArray[Any], rows: NDArray[Any]) -> tuple[IntArray, IntArray]:
-    """Find the positions at which a ragged (CSR) column stores the values of many rows.
+    """Find the positions of many rows' values in a ragged (CSR) column.
 
     RETURNS (tuple): indptr, shape (n + 1,), and positions: the values of rows[i] are at
         positions[indptr[i] : indptr[i + 1]]. Negative rows have no values.
@@ -99,7 +99,7 @@ def positions_of(offsets: NDArray[Any], rows: NDArray[Any]) -> tuple[IntArray, I
 
 
 def find_sorted(values: NDArray[Any], wanted: NDArray[Any]) -> tuple[IntArray, NDArray[np.bool_]]:
-    """Look up numbers in an ascending array; this is faster if both have the same data type.
+    """Look up numbers in a sorted array (faster if both have the same data type).
 
     RETURNS (tuple): Position of each number, and whether the array contains the number; if not, the
         position is meaningless. Both have the shape of `wanted`.
@@ -111,16 +111,16 @@ def find_sorted(values: NDArray[Any], wanted: NDArray[Any]) -> tuple[IntArray, N
 
 
 def entries_of(starts: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Concatenate runs of positions, given the start and length of each; return indptr too."""
+    """Return indptr and the concatenated positions of runs, given their starts and lengths."""
     indptr = offsets_of(counts)
     return indptr, np.repeat(starts - indptr[:-1], counts) + np.arange(indptr[-1])
 
 
-UNSEALED = "0" * 32  # placeholder for a header's own checksum
-# Maximum bytes of arrays whose checksums are compared on opening (small) or first use (medium).
+UNSEALED = "0" * 32  # placeholder for a header's own checksum.
+# Maximum size in bytes of arrays that are verified on opening (small) or on first use (medium).
 SMALL, MEDIUM = 1 << 18, 1 << 24
 HEADER_START = b'{"__metadata__":{"bioel":'  # bytes 8 to 32 of every file from `serialized`
-_MAX_HEADER = 100_000_000  # maximum number of bytes, as in the safetensors library
+_MAX_HEADER = 100_000_000  # maximum size in bytes, as in the safetensors library
 _DTYPE_CODES = {
     "bool": "BOOL", "int8": "I8", "uint8": "U8", "uint16": "U16", "int32": "I32", "uint32": "U32",
     "int64": "I64", "uint64": "U64", "float32": "F32",
@@ -133,16 +133,16 @@ _STRINGS_PER_WRITE = 1 << 14
 
 
 def map_file(path: Path) -> RawFile:
-    """Map a file into memory, read-only."""
+    """Memory-map a file, read-only."""
     empty = path.stat().st_size == 0  # mmap refuses empty files
     return np.zeros(0, np.uint8) if empty else np.asarray(np.memmap(path, np.uint8, mode="r"))
 
 
 def give_back(*arrays: NDArray[Any]) -> None:
-    """Free the memory that mapped arrays use in this process; the page cache keeps their data.
+    """Release the pages of memory-mapped arrays from this process; they stay in the page cache.
 
-    Otherwise the memory used by the process grows to the size of the mapped files. Arrays that are
-    not mapped are ignored.
+    Otherwise, the process's memory use grows to the size of the mapped files. Arrays that are not
+    mapped are ignored.
     """
     for base in arrays:
         while isinstance(base, np.ndarray):
@@ -171,12 +171,12 @@ def fingerprint_of(checksums: Mapping[str, str]) -> str:
 
 
 def serialized(arrays: Mapping[str, NDArray[Any]], **about: Any) -> list[memoryview]:
-    """Return the pieces of a safetensors file: a header, then the arrays, which are not copied.
+    """Return the pieces of a safetensors file: a header, then the arrays (not copied).
 
     about: JSON values that describe the arrays; `checksums` maps array names to checksums.
     """
-    # The widest numbers come last, and the file's length is a multiple of eight. So all arrays are
-    # aligned without gaps, even if this file is stored inside another file.
+    # Put the widest numbers last and make the file's length a multiple of eight, so that all arrays
+    # are aligned without gaps, even if this file is embedded in another file.
     ordered = dict(sorted(arrays.items(), key=lambda item: item[1].itemsize))
     header: dict[str, Any] = {"__metadata__": {"bioel": json.dumps({**about, "seal": UNSEALED})}}
     end = 0
@@ -192,9 +192,9 @@ def serialized(arrays: Mapping[str, NDArray[Any]], **about: Any) -> list[memoryv
 
 
 class TensorFile:
-    """The arrays in a file that `serialized` wrote, and their description.
+    """The arrays in a file made by `serialized`, and their description.
 
-    arrays (dict[str, NDArray]): Arrays, which share the memory of the file.
+    arrays (dict[str, NDArray]): Arrays by name, sharing the file's memory.
     about (dict[str, Any]): Description of the arrays.
     checksums (dict[str, str]): Checksum of each array, by name.
     fingerprint (str): Fingerprint of all arrays.
@@ -284,11 +284,11 @@ class TensorFile:
 
 # -- Schema -------------------------------------------------------------------------------------
 
-# Increase this number whenever a column is added or removed, or its meaning changes.
+# Increment this number whenever a column is added or removed, or changes its meaning.
 SCHEMA_VERSION = 5
 
 XREF_SEPARATOR = "\t"
-# Columns of newline-terminated UTF-8 strings, and their rows. NAME.offsets has the offsets of NAME.
+# Columns of newline-terminated UTF-8 strings, and what each row is. NAME.offsets has the offsets.
 STRING_COLUMNS = {
     "ids": "concepts",
     "names": "names",
@@ -309,14 +309,14 @@ KB_COLUMNS = {
     "id_key_rows": "int32 concepts",
     "retired_keys": "uint64 retired",
     "retired_key_rows": "int32 retired",
-    "retired_targets": "int32 retired",  # row of the concept that replaced each retired id
-    # Ragged (CSR) columns, each stored as one column of offsets and one or more of values.
+    "retired_targets": "int32 retired",  # row of the concept that replaced each retired id.
+    # Ragged (CSR) columns, each stored as a column of offsets and one or more columns of values.
     "name_offsets": "int64 names+1",
     "name_concepts": "int32 entries",
     "name_is_preferred": "bool entries",  # one flag per entry of name_concepts
     "concept_offsets": "int64 concepts+1",
     "concept_names": "int32 entries",  # rows of each concept's names, the preferred name first
-    "name_sources": "int32 entries",  # row of the source for each entry of concept_names
+    "name_sources": "int32 entries",  # source row of each entry of concept_names
     "type_offsets": "int64 concepts+1",
     "type_ids": "int32 type_entries",
     "parent_offsets": "int64 concepts+1",
@@ -330,13 +330,13 @@ KB_COLUMNS = {
 
 
 def write_column(folder: Path, name: str, values: Sequence[Any] | NDArray[Any]) -> None:
-    """Write a column to a scratch file, converted to the data type in the schema."""
+    """Write a column to a scratch file, cast to its data type in the schema."""
     column = np.asarray(values, dtype=KB_COLUMNS[name].split()[0])
     (folder / name).write_bytes(bytes_of(column))
 
 
 def write_strings(folder: Path, name: str, values: Iterable[str]) -> None:
-    """Write a column of strings (which must not contain newlines) and the column of its offsets.
+    """Write a column of strings and its offsets. The strings must not contain newlines.
 
     RAISES BioelError: [B480] if a string contains a lone surrogate.
     """
@@ -356,7 +356,7 @@ def write_strings(folder: Path, name: str, values: Iterable[str]) -> None:
 
 
 def serialized_columns(folder: Path, **about: Any) -> tuple[list[memoryview], str]:
-    """Serialise the columns in a folder, and a description of the knowledge base, as one file.
+    """Serialise the columns in a folder and a description of the knowledge base as a single file.
 
     about: source, release and licence, counts from the build report, and the withdrawn ids.
     RETURNS (tuple): Pieces of the file (see `serialized`), and the fingerprint of the columns.
@@ -371,7 +371,7 @@ def serialized_columns(folder: Path, **about: Any) -> tuple[list[memoryview], st
 
 
 def open_columns(raw: RawFile, origin: Origin) -> TensorFile:
-    """Open the columns of a knowledge base, and check their versions and schema.
+    """Open a knowledge base's columns, and check their versions and schema.
 
     RAISES BioelError: [B030] unreadable or truncated file, [B210] edited header, [B021] another
         schema version, [B022] another normaliser version, [B023] missing or foreign column, [B024]

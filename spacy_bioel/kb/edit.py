@@ -36,7 +36,7 @@ from spacy_bioel.types import Concept, IntArray
 
 @dataclass(frozen=True, slots=True)
 class NameEdit:
-    """A change to a concept's names, which are compared after `normalize_name`.
+    """A change to a concept's names. Names are compared in normalised form.
 
     add (Sequence[str]): Synonyms to add.
     remove (Sequence[str]): Names to remove; the first remaining name becomes the preferred name.
@@ -48,7 +48,7 @@ class NameEdit:
     rename: str = ""
 
     def apply(self, draft: Draft, *, id: str, where: str, source: int) -> None:
-        """Change the names of a draft.
+        """Apply the change to a draft.
 
         id, where (str): Concept and knowledge base, for error messages.
         source (int): Source of new names, as an index into `Drafts.sources`.
@@ -84,12 +84,12 @@ def _without_name(named: list[tuple[str, int]], removed: str) -> list[tuple[str,
 
 @dataclass(frozen=True, slots=True)
 class EditReport:
-    """Result of a change: how many concepts, names and retired ids it added, and other counts."""
+    """Result of a change: net counts of added concepts, names and retired ids, and other counts."""
 
     concepts: int
     names: int
     retired: int
-    vectors_outdated: bool  # whether the change made existing vectors outdated
+    vectors_outdated: bool  # whether existing vectors are now outdated
     report: BuildReport  # counts of the records in the change, and of the whole knowledge base
 
 
@@ -102,7 +102,7 @@ def add_concepts(
     release: str = "",
     licence: str = "",
 ) -> EditReport:
-    """Add concept records to a knowledge base, in any order.
+    """Add concept records to a knowledge base. The records may be in any order.
 
     A record with a known id adds names, types and parents to the concept, and a definition if the
     concept has none; the preferred name stays. A record with a retired id adds to the replacement
@@ -110,7 +110,7 @@ def add_concepts(
 
     types (Collection[str] | None): Add only new concepts with any of these types; None adds all.
     source, release, licence (str): Origin of the records, added to the stored origin.
-    RAISES BioelError: [B026] bad id, [B027] retired ids in a circle; the same errors as
+    RAISES BioelError: [B026] bad id, [B027] circular replacements; the same errors as
         `_changing`.
     """
     KnowledgeBase.open(path)  # fail early if the path is not a knowledge base
@@ -124,14 +124,14 @@ def add_concepts(
 
 
 def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> EditReport:
-    """Remove concepts from a knowledge base, with or without replacements for their ids.
+    """Remove concepts from a knowledge base, optionally replacing their ids.
 
     A replacement takes over the names, children and id of the old concept. Without a replacement, a
     concept is removed along with the names that no other concept has, and its id becomes unknown.
 
     replaced_by (Mapping[str, str]): Maps each id to retire to its replacement, or to "". A
         replacement may itself be retired.
-    RAISES BioelError: [B027] ids replace each other in a circle, [B028] no concept would be left,
+    RAISES BioelError: [B027] circular replacements, [B028] no concept would be left,
         [B200] unknown id, [B201] id that is already retired; the same errors as `_changing`.
     """
     with _changing(path, to="retire ids") as (transaction, kb):
@@ -153,7 +153,7 @@ def retire_ids(path: str | Path, replaced_by: Mapping[str, str]) -> EditReport:
 
 
 def edit_names(path: str | Path, edits: Mapping[str, NameEdit]) -> EditReport:
-    """Change names of concepts in a knowledge base; the source of new names is recorded as "edit".
+    """Edit concept names in a knowledge base, recording "edit" as the source of new names.
 
     edits (Mapping[str, NameEdit]): The change to each concept, by the concept's id.
     RAISES BioelError: [B200] unknown id, [B406] retired id; the same errors as `NameEdit.apply`
@@ -178,7 +178,7 @@ class Compaction:
 
 
 def compact_kb(path: str | Path, *, forget_retired: bool = False) -> Compaction:
-    """Remove all encoders' outdated vectors, and unfinished files that killed commands left behind.
+    """Remove all encoders' outdated vectors, and unfinished files left behind by killed commands.
 
     forget_retired (bool): Also drop all retired ids, which become unknown.
     RAISES BioelError: The same errors as `_changing`, from `verify` only with `forget_retired`.
@@ -207,7 +207,7 @@ def _changing(
         time; the same errors as `KnowledgeBase.open` and `verify`.
     """
     folder = Path(path).resolve()
-    KnowledgeBase.open(folder)  # fail before making a lock file if this is not a knowledge base
+    KnowledgeBase.open(folder)  # if this is not a knowledge base, fail before locking
     try:
         with editing(folder, to=to) as transaction:
             kb = KnowledgeBase.open(folder)
@@ -219,7 +219,7 @@ def _changing(
 
 
 def drafts_of(kb: KnowledgeBase) -> Drafts:
-    """Reconstruct the drafts of a knowledge base from its columns."""
+    """Reconstruct a knowledge base's drafts from its columns."""
 
     def split(offsets: IntArray, values: list[Any]) -> Iterator[tuple[Any, ...]]:
         return (tuple(values[start:end]) for start, end in pairwise(offsets.tolist()))
@@ -243,7 +243,7 @@ def drafts_of(kb: KnowledgeBase) -> Drafts:
 def _replace_columns(
     transaction: Transaction, kb: KnowledgeBase, drafts: Drafts, report: BuildReport, **origin: str
 ) -> EditReport:
-    """Write drafts as the new columns of `kb`, add to its recorded origin, and count changes."""
+    """Write drafts as the new columns of `kb`, extend its recorded origin, and count changes."""
     about: dict[str, Any] = {"selection": kb.meta.get("selection", {})}
     for key in ("source", "release", "licence"):
         values = f"{kb.meta.get(key, '')}, {origin.get(key, '')}".split(", ")

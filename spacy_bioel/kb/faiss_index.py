@@ -26,18 +26,18 @@ from spacy_bioel.kb.vectors import (
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import FloatArray, IntArray
 
-_ANY_COSINE = -1.0  # threshold that every cosine reaches
+_ANY_COSINE = -1.0  # a threshold that every cosine reaches.
 
-# Maximum number of names for which search is always exact.
+# Up to this many names, search is always exact.
 ANN_NAMES = 200_000
-# Numbers of candidates to score exactly: per requested result, and the minimum per query.
+# Number of candidates to score exactly: per requested result, and minimum per query.
 _CANDIDATES_PER_RESULT, _MIN_CANDIDATES = 4, 128
-_VECTORS_PER_ADD = 1 << 16  # number of vectors per call of `index.add`
+_VECTORS_PER_ADD = 1 << 16  # number of vectors per call to `index.add`
 _TRAIN_PER_LIST = 64  # number of training vectors per list of the index
-_N_TEST_QUERIES = 2000  # number of queries used to measure recall
-# Numbers of lists to probe: a query that finds no near name in 128 lists is repeated with more.
+_N_TEST_QUERIES = 2000  # number of queries used to measure recall.
+# Numbers of lists to probe: a query that finds no near name in 128 lists is retried with more.
 _N_PROBE = (128, 1024, 4096)
-# Maximum number of test queries that may stop although an unprobed list has a nearer name.
+# Maximum number of test queries that may stop early and miss a nearer name.
 _MAX_MISSED = 1
 
 
@@ -67,7 +67,7 @@ class FaissIndex:
         unsure = np.arange(len(queries))
         n_candidates = max(_CANDIDATES_PER_RESULT * k, _MIN_CANDIDATES)
         for n_probe, near in self.steps:
-            # The parameters are passed with each call, because threads share the index.
+            # Pass the parameters with each call, because threads share the index.
             params = SearchParametersIVF()
             params.nprobe = int(n_probe)
             _, candidates = self.index.search(queries[unsure], n_candidates, params=params)
@@ -79,7 +79,7 @@ class FaissIndex:
 
 
 def choose_index(vectors: QuantizedVectors) -> ExactIndex | FaissIndex:
-    """Return the fastest index for these vectors.
+    """Return the fastest available index for these vectors.
 
     The approximate index is used if there is one and faiss is installed, otherwise exact search.
     A warning [W180] is issued if more than `ANN_NAMES` names have no approximate index.
@@ -94,7 +94,7 @@ def choose_index(vectors: QuantizedVectors) -> ExactIndex | FaissIndex:
 
 
 def _open_index(vectors: QuantizedVectors, file: RawFile) -> FaissIndex:
-    # With a damaged index, faiss would crash or run out of memory.
+    # Check first: given a damaged index, faiss would crash or run out of memory.
     if (found := checksum(file.data)) != (expected := vectors.ann_checksum):
         raise BioelError(Errors.B184.format(error=f"its checksum is {found}, expected {expected}"))
     position = 0
@@ -106,7 +106,7 @@ def _open_index(vectors: QuantizedVectors, file: RawFile) -> FaissIndex:
 
     try:
         faiss: Any = import_module("faiss")
-        # The index is read from mapped bytes, which stay readable if the file has been removed.
+        # Read from the mapped bytes, because they stay readable if the file has been removed.
         index = faiss.read_index(faiss.PyCallbackIOReader(read_next))
     except (ImportError, RuntimeError) as error:
         raise BioelError(Errors.B184.format(error=error)) from error
@@ -117,7 +117,7 @@ def _open_index(vectors: QuantizedVectors, file: RawFile) -> FaissIndex:
 def write_index(
     names: StringColumn, vectors: QuantizedVectors, encode: EncodeNames, path: Path
 ) -> dict[str, Any] | None:
-    """Build an approximate index for more than `ANN_NAMES` names, if faiss is installed.
+    """Build an approximate index if there are more than `ANN_NAMES` names and faiss is installed.
 
     Recall@1, recall@10 and the cosine at which a query needs no more lists are measured with test
     queries: names with one character changed.
@@ -157,7 +157,7 @@ def write_index(
 
 
 def _misspelled_names(names: StringColumn) -> list[str]:
-    """Sample names and change one character in each name; every run makes the same changes."""
+    """Sample names and change one character in each. The result is the same in every run."""
     random = np.random.default_rng(0)
     rows = random.choice(len(names), min(len(names), _N_TEST_QUERIES), replace=False)
     misspelled = []
@@ -169,8 +169,8 @@ def _misspelled_names(names: StringColumn) -> list[str]:
 
 
 def _choose_steps(approximate: FaissIndex, queries: FloatArray) -> Steps:
-    """Return how many lists to probe at each step, and the cosine at which a query stops."""
-    # Probing more lists than the index has makes faiss return arbitrary rows.
+    """Choose how many lists to probe at each step, and the cosine at which a query stops."""
+    # faiss returns arbitrary rows if asked to probe more lists than the index has.
     *numbers, largest = sorted({min(n_probe, approximate.index.nlist) for n_probe in _N_PROBE})
     _, nearest = replace(approximate, steps=[[largest, _ANY_COSINE]]).search(queries, 1)
     steps = []
@@ -184,7 +184,7 @@ def _choose_steps(approximate: FaissIndex, queries: FloatArray) -> Steps:
 
 
 def near_enough(best: FloatArray, nearest: FloatArray) -> float:
-    """Return the cosine above which probing only a few lists finds the nearest name.
+    """Return the cosine above which probing a few lists is enough to find the nearest name.
 
     best, nearest (FloatArray): Cosines of the best results in few lists and in all lists.
     RETURNS (float): Threshold, with at most `_MAX_MISSED` exceptions; -1 if the search missed at

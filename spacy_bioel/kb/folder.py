@@ -31,19 +31,19 @@ from spacy_bioel.errors import LOGGER, BioelError, Errors, Warnings
 from spacy_bioel.files import replacing_file, scratch_folder
 from spacy_bioel.kb.columns import HEADER_START, RawFile, TensorFile, map_file
 
-# Patterns for the paths of files. A generation has a number; vectors and tries have a fingerprint
-# (of the encoder or its word pieces) and a time.
+# Patterns for file paths. Generations are numbered; the names of vectors and tries consist of a
+# fingerprint (of the encoder or its word pieces) and a timestamp.
 _GENERATION = re.compile(r"kb\.(\d{4,})\.safetensors", re.ASCII)
 HOME = re.compile(r"(vectors|tries)/[\w-]+\.[0-9a-f]{16}\.safetensors", re.ASCII)
 _LEFTOVER = re.compile(r"\.(lock|holder|.+\.new)")
-_MAX_ATTEMPTS = 20  # attempts to open a generation, which a writer may replace meanwhile
+_MAX_ATTEMPTS = 20  # attempts to open a generation (a writer may replace it in the meantime)
 
 
 # -- Files --------------------------------------------------------------------------------------
 
 
 def generations_of(paths: Iterable[str]) -> list[str]:
-    """Select the paths of column files, which have one generation each, the current one last."""
+    """Select the paths of column files, one per generation, the current one last."""
     matches = {int(match[1]): path for path in paths if (match := _GENERATION.fullmatch(path))}
     return [path for _, path in sorted(matches.items())]
 
@@ -56,9 +56,9 @@ def generations_in(folder: Path) -> list[str]:
 
 
 def map_generation(folder: Path) -> dict[str, RawFile]:
-    """Map the file of the current generation into memory; return {} if there is none."""
+    """Memory-map the current generation's file; return {} if there is none."""
     for _ in range(_MAX_ATTEMPTS):
-        # A writer may remove the file while the folder is listed, or before the file is mapped.
+        # A writer may remove the file while we list the folder, or before we map the file.
         with suppress(FileNotFoundError, IndexError):
             name = generations_in(folder)[-1]
             return {name: map_file(folder / name)}
@@ -66,7 +66,7 @@ def map_generation(folder: Path) -> dict[str, RawFile]:
 
 
 def has_columns(folder: Path) -> bool:
-    """Return whether a folder holds knowledge-base columns, damaged or not."""
+    """Return whether a folder contains knowledge base columns, even damaged ones."""
     return bool(generations_in(folder))
 
 
@@ -77,7 +77,7 @@ def label_and_folder(value: str) -> tuple[str, str]:
 
 
 def is_kb(folder: Path) -> bool:
-    """Return whether a folder contains a knowledge base of any schema version, even truncated."""
+    """Return whether a folder contains a knowledge base of any schema version, intact or not."""
     start = [raw[8 : 8 + len(HEADER_START)].tobytes() for raw in map_generation(folder).values()]
     return start == [HEADER_START]
 
@@ -90,7 +90,7 @@ def check_replaceable(out: Path) -> None:
 
 
 def _is_leftover(path: Path) -> bool:
-    """Return whether a killed writer left this path in a folder without a knowledge base."""
+    """Return whether a path in a folder without columns is left over from a killed writer."""
     if path.name in ("vectors", "tries") and path.is_dir():
         names = [home.name for home in path.iterdir()]
         return all(
@@ -100,7 +100,7 @@ def _is_leftover(path: Path) -> bool:
 
 
 def new_home(kind: str, fingerprint: str) -> str:
-    """Return a new path for vectors or a trie; newer paths sort after older paths.
+    """Return a new path for vectors or a trie. Newer paths sort after older ones.
 
     kind (str): "vectors" or "tries".
     fingerprint (str): Fingerprint of the encoder or of the word pieces.
@@ -113,7 +113,7 @@ def new_home(kind: str, fingerprint: str) -> str:
 
 
 def homes_in(folder: Path, *kinds: str) -> list[str]:
-    """Return the paths of all vectors and tries in a folder, older before newer."""
+    """Return the paths of all vectors and tries in a folder, sorted."""
     paths: list[str] = []
     for kind in kinds or ("vectors", "tries"):
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -122,7 +122,7 @@ def homes_in(folder: Path, *kinds: str) -> list[str]:
 
 
 def map_homes(folder: Path) -> dict[str, RawFile]:
-    """Map all files of vectors and tries in a folder into memory."""
+    """Memory-map all vectors and tries in a folder."""
     homes = {}
     for home in homes_in(folder):
         with suppress(FileNotFoundError):  # a writer may have removed the file by now
@@ -142,7 +142,7 @@ def kb_of(raw: RawFile) -> str | None:
 
 # -- Transactions --------------------------------------------------------------------------------
 
-PATIENCE = 600.0  # max. seconds that a writer waits for another writer
+PATIENCE = 600.0  # maximum number of seconds to wait for another writer
 _WARN_AFTER = 2.0  # seconds until a waiting writer logs a warning
 _LOCK_FILE, _HOLDER_FILE = ".lock", ".holder"
 
@@ -189,12 +189,12 @@ def editing(folder: Path, *, to: str, make: bool = False) -> Iterator[Transactio
 
 @dataclass(frozen=True)
 class Transaction:
-    """Changes that a writer can make while it holds the lock on a knowledge base."""
+    """Changes that a writer can make while holding the lock on a knowledge base."""
 
     folder: Path
 
     def replace_columns(self, write: Callable[..., Iterable[memoryview]], **arguments: Any) -> None:
-        """Replace all columns in one step, by writing a new generation.
+        """Replace all columns atomically by writing a new generation.
 
         write (Callable): Returns the pieces of a file; it is called with an empty folder for
             scratch files and with `arguments`.
@@ -206,21 +206,21 @@ class Transaction:
         self.tidy()
 
     def put(self, name: str, pieces: Iterable[memoryview]) -> None:
-        """Write a new file of columns, vectors or a trie."""
+        """Write a new file that contains columns, vectors or a trie."""
         out = self.folder / name
         out.parent.mkdir(exist_ok=True)
         with replacing_file(out, follow=False) as path, path.open("wb") as file:
             file.writelines(pieces)
 
     def remove(self, paths: Iterable[str | Path]) -> None:
-        """Remove files and folders; skip any that the OS keeps while a reader has them open."""
+        """Remove files and folders, skipping any that the OS keeps while a reader has them open."""
         for path in (self.folder / path for path in paths):
             shutil.rmtree(path, ignore_errors=True)  # does not remove files
             with suppress(OSError):
                 path.unlink()
 
     def tidy(self) -> None:
-        """Remove old generations, their tries, and files that writers left unfinished."""
+        """Remove old generations and their tries, and any unfinished files."""
         unfinished = [*self.folder.glob(".*.new"), *self.folder.glob("*/.*.new")]
         self.remove([*unfinished, *generations_in(self.folder)[:-1]])
         if tries := homes_in(self.folder, "tries"):
@@ -249,7 +249,7 @@ def _acquire(lock: FileLock, folder: Path, *, make: bool) -> None:
 
 
 def _with_holder(template: str, folder: Path) -> str:
-    """Fill in a message with the folder and the current holder of its lock."""
+    """Fill in a message template with the folder and the current holder of its lock."""
     holder = "another thread or process"
     with suppress(OSError, ValueError):
         holder = (folder / _HOLDER_FILE).read_text("utf8")

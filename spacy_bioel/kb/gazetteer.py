@@ -44,11 +44,11 @@ from spacy_bioel.text.normalize import (
 )
 from spacy_bioel.types import IntArray
 
-# A 64-bit mask has one bit per type. The last bit of a mask marks preferred names, or words that
-# usually come last in a name.
+# A 64-bit mask has one bit per type. Its last bit marks preferred names, or words that usually
+# come last in a name.
 MAX_TYPES = 63
 _LAST_BIT = np.uint64(1 << MAX_TYPES)
-# A word indicates a type if at least this share of the names with the word have the type.
+# A word indicates a type if at least this share of the names that contain it have the type.
 _MIN_SHARE_OF_NAMES = 0.3
 
 MaskArray = NDArray[np.uint64]
@@ -63,7 +63,7 @@ class KeyMasks:
 
     def find(self, keys: KeyArray) -> MaskArray:
         """Return the mask of each key (0 for unknown keys), in the same shape as `keys`."""
-        # Few text spans are names; the leading bits of the keys rule out nearly all other spans.
+        # Few text spans are names, so first rule out nearly all others by their leading key bits.
         prefixes = keys >> np.uint64(64 - self._n_prefix_bits)
         bits = self._prefixes[prefixes >> np.uint64(3)]
         bits = bits >> (prefixes & np.uint64(7)).astype(np.uint8)
@@ -77,12 +77,12 @@ class KeyMasks:
 
     @cached_property
     def _n_prefix_bits(self) -> int:
-        """Number of leading key bits that index `_prefixes`, with at most 1 in 16 bits set."""
+        """Number of leading key bits that index `_prefixes`: at most 1 in 16 bits is set."""
         return len(self.keys).bit_length() + 4
 
     @cached_property
     def _prefixes(self) -> NDArray[np.uint8]:
-        """Bitmap over all possible leading bits of a key; a bit is set if a key starts with it."""
+        """Bitmap of all possible key prefixes; a bit is set if any key has that prefix."""
         prefixes = self.keys >> np.uint64(64 - self._n_prefix_bits)
         bitmap = np.zeros(1 << (self._n_prefix_bits - 3), np.uint8)
         np.bitwise_or.at(bitmap, prefixes >> 3, np.uint8(1) << (prefixes & 7).astype(np.uint8))
@@ -106,7 +106,7 @@ class Gazetteer:
 
     @classmethod
     def from_kb(cls, kb: KnowledgeBase) -> Gazetteer:
-        """Create a gazetteer from a knowledge base, with its 63 most frequent types."""
+        """Build a gazetteer from a knowledge base, using its 63 most frequent types."""
         masks = _name_masks(kb)
         names = KeyMasks(np.array(kb.name_keys), masks[kb.name_key_rows])
         return cls(names, _word_masks([normalize_name(name) for name in kb.names], masks))
@@ -123,7 +123,7 @@ class Gazetteer:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray]) -> Gazetteer:
-        """Create a gazetteer from arrays that `arrays` returned."""
+        """Restore a gazetteer from the result of `arrays`."""
 
         def table(name: str) -> KeyMasks:
             masks = arrays[f"{name}.different_masks"][arrays[f"{name}.mask_numbers"]]
@@ -134,7 +134,7 @@ class Gazetteer:
     def match_spans(
         self, tokens: Sequence[str], max_width: int, *, lengths: IntArray
     ) -> tuple[IntArray, IntArray, IntArray]:
-        """Find all token spans that are names, in several documents.
+        """Find all token spans in several documents that are names.
 
         tokens (Sequence[str]): Normalised tokens of all documents, concatenated.
         lengths (IntArray): Number of tokens in each document. Shape (n_docs,).
@@ -144,7 +144,7 @@ class Gazetteer:
         keys = span_keys(tokens, max_width)
         tokens_left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(tokens))
         keys[tokens_left[:, None] <= np.arange(max_width)] = 0
-        # A span that begins or ends with an empty token would repeat a match of the shorter span.
+        # A span that begins or ends with an empty token would repeat the match of a shorter span.
         is_empty = keys[:, 0] == 0
         keys[is_empty] = 0
         for width in range(1, max_width):
@@ -163,14 +163,14 @@ class Gazetteer:
 
 
 def unpack_bits(masks: MaskArray) -> tuple[IntArray, IntArray]:
-    """List the set bits of n masks: the position of the mask, and the number of the bit in it."""
+    """Return the mask position and the bit number of each set bit in n masks."""
     bits = np.unpackbits(masks.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
     positions, numbers = np.nonzero(bits)
     return positions, numbers
 
 
 def _name_masks(kb: KnowledgeBase) -> MaskArray:
-    """Return a mask for each name, with the types of the name's concepts. Shape (n_names,)."""
+    """Return, for each name, a mask of its concepts' types. Shape (n_names,)."""
     frequency = np.bincount(kb.type_ids, minlength=len(kb.type_names))
     frequent = np.argsort(-frequency, kind="stable")[:MAX_TYPES]
     mask_of_type = np.zeros(len(kb.type_names), dtype=np.uint64)
@@ -184,7 +184,7 @@ def _name_masks(kb: KnowledgeBase) -> MaskArray:
 
 
 def _word_masks(names: Sequence[str], masks: MaskArray) -> KeyMasks:
-    """Return masks of repeated words: types that they indicate, and if they usually come last."""
+    """Return masks of repeated words: types they indicate, and whether they usually come last."""
     numbers: dict[str, int] = {}
     split_names = [name.split() for name in names]
     words = [word for name_words in split_names for word in name_words]
@@ -204,12 +204,12 @@ def _word_masks(names: Sequence[str], masks: MaskArray) -> KeyMasks:
     return KeyMasks(keys[order], word_masks[order])
 
 
-MAX_WORDS = 12  # maximum words of a span that is looked up at every position in a text
+MAX_WORDS = 12  # maximum number of words in a span to look up at every position in a text.
 # Two words are substitutes if at least this many concepts, and at least this share of the concepts
 # with the rarer word, have two names that differ only in these words.
 _MIN_CONCEPTS = 3
 _MIN_SHARE_OF_CONCEPTS = 0.04
-_SHARE_OF_NOUNS = 0.8  # share assumed for listed adjectives and their nouns ("renal", "kidney")
+_SHARE_OF_NOUNS = 0.8  # share assumed for listed adjectives and their nouns ("renal", "kidney").
 # Negations have no substitutes: otherwise "no seizure" would match "absence seizure".
 NEGATIONS = frozenset("no not non without never none nor".split())
 _GLUED_BRACKET = re.compile(r"\w[(\[]")
@@ -219,7 +219,7 @@ _MAX_STEP = 8  # each name is compared with up to seven names that differ from i
 
 
 def stem_key(word: str) -> int:
-    """Return the key of a word's stem; 0 for linking words such as "of", which are ignored."""
+    """Return the key of a word's stem, or 0 for an ignored linking word such as "of"."""
     return 0 if word in LINKING_WORDS else word_key(stem_of(word))
 
 
@@ -232,13 +232,13 @@ class Substitutes:
 
     word: KeyArray  # keys of words in a text, ascending
     by: KeyArray  # keys of the interchangeable words in names
-    replacement: tuple[str, ...]  # most frequent word with the stem of each word in `by`
+    replacement: tuple[str, ...]  # for each word in `by`, the most frequent word with its stem
     share: NDArray[np.float32]  # share of the rarer word's concepts that use both words
-    adjective: tuple[str, ...]  # adjective that may match a noun alone ("renal", "kidney"), or ""
+    adjective: tuple[str, ...]  # adjective to match by itself ("renal" for "kidney"), or ""
 
     @classmethod
     def from_pairs(cls, pairs: Sequence[_Substitute]) -> Substitutes:
-        """Create the table from tuples, each with the values of all columns for one pair."""
+        """Build the table from one tuple per pair, with a value for each column."""
         columns = list(zip(*sorted(pairs, key=itemgetter(0)), strict=True)) or [()] * 5
         word, by = (np.array(keys, dtype=np.uint64) for keys in columns[:2])
         return cls(word, by, columns[2], np.array(columns[3], dtype=np.float32), columns[4])
@@ -246,19 +246,19 @@ class Substitutes:
 
 @dataclass(frozen=True)
 class BagsOfWords:
-    """Knowledge base names, grouped by their bags of stems."""
+    """Knowledge base names, grouped by bag of stems."""
 
-    found: KeyMasks  # key of each bag, with the bag's number from 1 instead of a mask
+    found: KeyMasks  # key of each bag, with the bag's number (from 1) as its mask
     offsets: IntArray  # start of each bag in `rows`
     rows: IntArray  # name rows, grouped by bag
-    words: dict[str, int]  # number of names with each word
+    words: dict[str, int]  # number of names that contain each word
     substitutes: Substitutes
     long: KeyMasks  # keys of the first MAX_WORDS words of longer names, and maximum name lengths
     phrases: KeyArray  # keys of the two-word noun phrases in names, ascending
 
     @classmethod
     def from_kb(cls, kb: KnowledgeBase, nouns: Mapping[str, str] | None = None) -> BagsOfWords:
-        """Index all names of a knowledge base, which takes a second per 100,000 names.
+        """Index all names in a knowledge base. This takes a second per 100,000 names.
 
         nouns (Mapping[str, str] | None): Nouns by adjective, such as "kidney" for "renal".
         """
@@ -314,7 +314,7 @@ class BagsOfWords:
 
 
 def _amounts(words: list[str]) -> list[int]:
-    """Return the bag keys of other names for an amount, such as "low serum potassium"."""
+    """Return the bag keys of other ways to name an amount, such as "low serum potassium"."""
     sign, substance = amount_of(words) if words and is_amount(words) else (0, [])
     if not substance:
         return []
@@ -333,7 +333,7 @@ def phrases_of(words: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _long_names(split_names: Sequence[list[str]]) -> KeyMasks:
-    """Map the first MAX_WORDS words of longer names to the length of the longest name with them."""
+    """Map the MAX_WORDS-word prefixes of longer names to the length of the longest such name."""
     lengths: dict[int, int] = {}
     for words in split_names:
         if len(words) > MAX_WORDS:
@@ -351,14 +351,14 @@ def _substitutes(
     stem_keys: KeyArray,
     words: Sequence[str],
 ) -> list[_Substitute]:
-    """Find pairs of interchangeable words: many concepts have two names that differ only in a pair.
+    """Find pairs of words that are the only difference between two names of many concepts.
 
     name_bags (KeyArray): Key of each name's bag.
     name, stem (IntArray): Row of the name and number of the stem, for each word in each name.
     stem_keys (KeyArray), words (Sequence[str]): Key of each stem, and a word with that stem.
     """
-    rest = name_bags[name] - stem_keys[stem]  # bag of the other words in the name
-    # Arrays with one entry for each word in each of a concept's names: concept, rest and stem.
+    rest = name_bags[name] - stem_keys[stem]  # bag of the other words in the name.
+    # Arrays with one entry per (concept, name, word): concept, rest and stem.
     starts = np.searchsorted(name, np.arange(len(name_bags) + 1))
     names = np.asarray(kb.concept_names, dtype=np.int64)
     concept = np.repeat(np.arange(len(kb)), np.diff(kb.concept_offsets))

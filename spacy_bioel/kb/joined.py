@@ -60,7 +60,7 @@ class JoinedStrings(StringColumn):
 def join_strings(
     columns: Sequence[StringColumn], by_key: Sequence[SortedKeys], *, normalize: Normalize
 ) -> tuple[JoinedStrings, list[NDArray[np.int32]], SortedKeys]:
-    """Join several columns of strings into one, in which each distinct string has one row.
+    """Join several string columns into one, with one row per distinct string.
 
     by_key (Sequence[SortedKeys]): Keys and rows of each column.
     normalize (Callable): Returns the form in which strings with identical keys are compared.
@@ -80,7 +80,7 @@ def join_strings(
         def read(rows: IntArray, strings: JoinedStrings = strings) -> list[str]:
             return normalize(strings.take(rows))
 
-        # Keys are hashes, which may collide, so strings are compared too.
+        # Keys are hashes and may collide, so compare the strings too.
         rows[known] = by_joined_key.find(keys[known], normalize(column.take(known)), read)
         new = np.flatnonzero(rows < 0)
         rows[new] = len(strings) + np.arange(len(new))
@@ -91,7 +91,7 @@ def join_strings(
     return strings, joined_rows, SortedKeys.from_keys(joined_keys)
 
 
-# Columns that each method creates when any of these columns is first used.
+# Each method creates these columns when one of them is first used.
 _COLUMNS_OF_METHOD = {
     "_join_ids": ("ids", "concept_rows", "_by_id"),
     "_join_names": ("names", "name_rows", "_by_name", "ngrams"),
@@ -106,7 +106,7 @@ _COLUMNS_OF_METHOD = {
 
 
 class JoinedKnowledgeBase(KnowledgeBase):
-    """A read-only combination of several knowledge bases; to change names, edit the parts instead.
+    """A read-only view of several knowledge bases as one. To change names, edit the parts.
 
     Concepts with the same id become one concept, with the names, types, parents and
     cross-references from all parts. A concept's preferred name and definition come from the first
@@ -162,7 +162,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
         self.ngrams = JoinedSearch(ngrams, self.name_rows, nothing=0.0)  # type: ignore[assignment]
 
     def _join_entries(self) -> None:
-        """Collect each concept's names from all parts, in the order of the parts."""
+        """Collect each concept's names from all parts, in part order."""
         n, n_names = len(self.ids), len(self.names)
         concept = self._owners("concept_offsets")
         name = self._mapped("concept_names", self.name_rows)
@@ -210,7 +210,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
         self._by_retired = SortedKeys.from_keys(word_keys(ids))
 
     def _join_meta(self) -> None:
-        """Create `meta` from the parts' sources, releases and licences, with new counts."""
+        """Build `meta` from the parts' sources, releases and licences, with new counts."""
         origin = {
             key: ", ".join(str(part.meta.get(key, "")) for part in self.parts)
             for key in ("source", "release", "licence")
@@ -219,19 +219,19 @@ class JoinedKnowledgeBase(KnowledgeBase):
         self.meta = {**origin, "fingerprint": self.fingerprint, "counts": counts}
 
     def _mapped(self, column: str, joined_rows: Sequence[NDArray[np.integer]]) -> IntArray:
-        """Concatenate a column of row numbers from all parts, converted to joined rows."""
+        """Concatenate a column of row numbers from all parts, converting them to joined rows."""
         pairs = zip(joined_rows, self.parts, strict=True)
         values = [rows[getattr(part, column)] for rows, part in pairs]
         return np.concatenate(values).astype(np.int64)
 
     def _owners(self, offsets: str) -> IntArray:
-        """Return, for each value in a ragged column of all parts, its concept's joined row."""
+        """Return the joined row of each value's concept, for a ragged column of all parts."""
         pairs = zip(self.concept_rows, self.parts, strict=True)
         owners = [np.repeat(rows, np.diff(getattr(part, offsets))) for rows, part in pairs]
         return np.concatenate(owners).astype(np.int64)
 
     def _distinct(self, offsets: str, values: IntArray, *, below: int) -> Ragged:
-        """Merge a ragged column of all parts, without repeating a value within a concept."""
+        """Merge a ragged column from all parts, dropping duplicate values within each concept."""
         owner = self._owners(offsets)
         kept = _first_of_pairs(owner, values, below=below)
         return _ragged(owner[kept], values[kept], len(self), below=below)
@@ -269,7 +269,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
         return map(self.has_concepts, range(len(self.parts)))
 
     def _in_parts(self, concepts: IntArray) -> Iterator[tuple[IntArray, KnowledgeBase, IntArray]]:
-        """Yield, for each part: which of the concepts it has, the part, and the concepts' rows."""
+        """Yield, for each part: positions of the concepts in it, the part, and their rows in it."""
         ids = self.ids.take(concepts)
         for part in self.parts:
             rows = part._by_id.find(word_keys(ids), ids, part.ids.take)
@@ -305,7 +305,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
 
 
 def parts_of(kb: KnowledgeBase) -> tuple[KnowledgeBase, ...]:
-    """Return the parts of a joined knowledge base, or the knowledge base itself if not joined."""
+    """Return a joined knowledge base's parts, or the knowledge base itself if it is not joined."""
     return kb.parts if isinstance(kb, JoinedKnowledgeBase) else (kb,)
 
 
@@ -330,7 +330,7 @@ class JoinedSearch:
 
     searches: Sequence[Any]  # objects with `search(queries, k) -> (rows, scores)`
     rows: Sequence[NDArray[Any]]  # arrays that map each search's rows to joined rows
-    nothing: float  # score of a missing result, which has row -1
+    nothing: float  # score of a missing result (row -1)
 
     def search(self, queries: Sequence[str] | NDArray[np.float32], k: int) -> SearchResult:
         """Find the k best rows for each query, best first; the lower row wins ties."""
@@ -341,7 +341,7 @@ class JoinedSearch:
             all_scores.append(scores)
         rows, scores = np.concatenate(all_rows, axis=1), np.concatenate(all_scores, axis=1)
         rows, scores = _sort_by_score(rows, scores)
-        # Several searches may find the same name; its best score is kept.
+        # Several searches may find the same name; keep its best score.
         for column in range(1, rows.shape[1]):
             is_repeated = (rows[:, :column] == rows[:, column : column + 1]).any(axis=1)
             rows[is_repeated, column] = -1

@@ -78,7 +78,7 @@ class StringColumn:
             yield from self.take(np.arange(start, min(start + _STRINGS_PER_BLOCK, len(self))))
 
     def take(self, rows: Sequence[int] | NDArray[Any]) -> list[str]:
-        """Return the strings of many rows, in the order of `rows`. rows: shape (n,)."""
+        """Return the strings in these rows, in the same order. rows: shape (n,)."""
         rows = np.asarray(rows, dtype=np.int64)
         if rows.size and rows.min() < 0:
             raise IndexError(int(rows.min()))  # row -1 means "unknown", not the last string
@@ -95,7 +95,7 @@ class StringColumn:
 
     @cached_property
     def _lines(self) -> NDArray[np.uint64]:
-        """The offsets of all lines, which are checked on first access."""
+        """The offsets of all lines, checked on first access."""
         blob, origin = self._blob.values, self._blob.origin
         origin.verify()
         offsets = self._offsets.origin.growing(self._offsets.values, least=1)
@@ -107,7 +107,7 @@ class StringColumn:
 
 
 class SortedKeys:
-    """Ascending 64-bit keys and their rows, for binary search; identical keys have ascending rows.
+    """Sorted 64-bit keys and their rows, for binary search. The rows of equal keys are ascending.
 
     below (int): Upper bound of the rows, exclusive.
     """
@@ -117,23 +117,23 @@ class SortedKeys:
 
     @classmethod
     def from_keys(cls, keys: NDArray[np.uint64]) -> SortedKeys:
-        """Create the index from the keys of rows 0, 1, 2 and so on."""
+        """Build the index from keys in row order."""
         order = np.argsort(keys, kind="stable")
         return cls(KbColumn(keys[order]), KbColumn(order.astype(np.int32)), below=len(keys))
 
     @property
     def keys(self) -> NDArray[np.uint64]:
-        """All keys, which are checked on first access."""
+        """All keys, checked on first access."""
         self._keys.origin.verify()
         return self._keys.values
 
     @cached_property
     def rows(self) -> NDArray[np.int32]:
-        """The row of each key; all rows are checked on first access."""
+        """The row of each key, checked on first access."""
         return self._rows.origin.rows(self._rows.values, below=self._below)
 
     def search(self, keys: NDArray[np.uint64]) -> IntArray:
-        """Find the first row of each key, -1 if there is none. Keeps the shape of `keys`."""
+        """Find the first row of each key, or -1 if there is none. Keeps the shape of `keys`."""
         rows = np.full(keys.shape, -1, dtype=np.int64)
         positions, is_known = find_sorted(self.keys, keys)
         rows[is_known] = self.rows[positions[is_known]]
@@ -145,7 +145,7 @@ class SortedKeys:
         strings: Sequence[str],
         read: Callable[[IntArray], list[str]],
     ) -> IntArray:
-        """Find each string's row, or -1. Strings are compared too, since their keys may collide.
+        """Find each string's row, or -1. Strings are compared too, because their keys may collide.
 
         read (Callable): Returns the strings in given rows, in the form to compare.
         """
@@ -183,12 +183,12 @@ class Ragged:
 
     @cached_property
     def offsets(self) -> IntArray:
-        """All offsets, which are checked on first access."""
+        """All offsets, checked on first access."""
         return self._offsets.origin.growing(self._offsets.values, least=self._least)
 
     @cached_property
     def values(self) -> NDArray[np.int32]:
-        """All values, which are checked on first access."""
+        """All values, checked on first access."""
         return self._values.origin.rows(self._values.values, below=self._below)
 
 
@@ -200,7 +200,7 @@ KeyArray = NDArray[np.uint64]
 
 @lru_cache(maxsize=1 << 18)
 def word_key(word: str) -> int:
-    """Hash one normalised word to 64 bits, the same on every machine and in every run."""
+    """Hash a normalised word to 64 bits, identically on every machine and in every run."""
     digest = blake2b(word.encode("utf8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
@@ -211,7 +211,7 @@ def word_keys(words: Iterable[str]) -> KeyArray:
 
 
 def name_key(normalized: str) -> int:
-    """Return the key of a normalised name; 0 for the empty name."""
+    """Return the key of a normalised name, or 0 for the empty name."""
     key = 0
     for word in normalized.split():
         key = (key * _KEY_FACTOR + word_key(word)) & KEY_MASK
@@ -314,7 +314,7 @@ class KnowledgeBase:
         keys, rows = self._column(f"{name}_keys"), self._column(f"{name}_key_rows")
         return SortedKeys(keys, rows, below=below)
 
-    # These are whole columns, which are checked on first access.
+    # Whole columns, checked on first access.
     name_offsets = property(attrgetter("_concepts_of_name.offsets"))
     name_concepts = property(attrgetter("_concepts_of_name.values"))
     concept_offsets = property(attrgetter("_names_of_concept.offsets"))
@@ -345,14 +345,14 @@ class KnowledgeBase:
 
     @classmethod
     def from_bytes(cls, block: bytes) -> KnowledgeBase:
-        """Load a knowledge base from bytes of `to_bytes`. RAISES BioelError: [B025] other bytes."""
+        """Load a knowledge base from `to_bytes` output. RAISES BioelError: [B025] other bytes."""
         try:
             return cls(TensorFile(np.frombuffer(block, np.uint8)).arrays)
         except BioelError as error:
             raise BioelError(Errors.B025.format(found=error)) from None
 
     def to_bytes(self) -> bytes:
-        """Serialise the whole knowledge base, with its vectors."""
+        """Serialise the whole knowledge base, including its vectors."""
         return b"".join(serialized(self.files()))
 
     def save_to(self, path: str | Path) -> None:
@@ -385,15 +385,15 @@ class KnowledgeBase:
         self._files |= files
 
     def __reduce__(self) -> tuple[Callable[..., KnowledgeBase], tuple[Any, ...]]:
-        # A knowledge base is pickled by path, so that all workers share one copy in memory.
+        # Pickle the path instead of the data, so that all workers share one copy in memory.
         if self.path is None:
             return KnowledgeBase.from_bytes, (self.to_bytes(),)
         return _reopen_kb, (self.path, self.fingerprint)
 
     def verify(self, *, homes: bool = False) -> None:
-        """Compare all columns with their checksums.
+        """Verify all columns against their checksums.
 
-        homes (bool): Compare all vectors and tries too.
+        homes (bool): Verify all vectors and tries too.
         RAISES BioelError: [B024] damaged array, [B030] unreadable file, [B210] edited header.
         """
         self._columns.verify()
@@ -405,14 +405,14 @@ class KnowledgeBase:
 
     @property
     def title(self) -> str:
-        """The folder's name; in a pipeline or in memory, a short name of the first source."""
+        """The folder's name, or the first source's short name if in a pipeline or in memory."""
         if self.path is not None and self.path.name != "kb":
             return self.path.name
         return str(self.meta.get("source", "")).partition(",")[0].partition(".")[0].strip() or "KB"
 
     @property
     def releases(self) -> tuple[KbRelease, ...]:
-        """The release that was built; a joined knowledge base has one for each of its parts."""
+        """The release it was built from; a joined knowledge base has one per part."""
         source, release, licence = (
             str(self.meta.get(key, "")) for key in ("source", "release", "licence")
         )
@@ -420,7 +420,7 @@ class KnowledgeBase:
 
     @property
     def where(self) -> str:
-        """Path of the folder, or "memory", as shown in error messages."""
+        """The folder's path, or "memory", for error messages."""
         return str(self.path) if self.path else "memory"
 
     # -- Concepts -------------------------------------------------------------------------------
@@ -480,24 +480,24 @@ class KnowledgeBase:
         return rows
 
     def canonical(self, id: str) -> str:
-        """Return the replacement of a retired id; any other id is returned unchanged."""
+        """Return the replacement for a retired id, or any other id unchanged."""
         row = self.find(id)
         return self.ids[row] if row >= 0 else id
 
     @property
     def withdrawn(self) -> Mapping[str, list[str]]:
-        """The ids retired without a replacement, each with the ids to consider instead."""
+        """The ids retired without a replacement, mapped to the ids to consider instead."""
         return self.meta.get("withdrawn") or {}
 
     @property
     def selected(self) -> str:
-        """Phrase with the build options that selected concepts; "" if the build kept all."""
+        """A phrase with the build options that selected concepts, or "" if the build kept all."""
         selection = self.meta.get("selection", {}).items()
         options = " ".join(f"--{option} {','.join(values)}" for option, values in selection)
         return f"it was built with {options}" if options else ""
 
     def would_select(self, id: str, other: KnowledgeBase) -> bool:
-        """Return whether this build's options would keep a concept of another release."""
+        """Return whether this build's options would keep a concept from another release."""
         if (row := other.find(id)) < 0:
             return True
         ids, kept = set(other.ids_of(sorted(other.lineage_of(row)))), self.meta.get("selection", {})
@@ -506,7 +506,7 @@ class KnowledgeBase:
         return not chosen.pop("exclude", False) and all(chosen.values())
 
     def definition(self, concept: int) -> str:
-        """Return the definition of a concept, "" if it has none."""
+        """Return a concept's definition, or "" if it has none."""
         return self.definitions[concept]
 
     def xrefs(self, concept: int) -> tuple[str, ...]:
@@ -514,7 +514,7 @@ class KnowledgeBase:
         return self.xrefs_of_all(np.array([concept]))[0]
 
     def xrefs_of_all(self, concepts: IntArray) -> list[tuple[str, ...]]:
-        """Return the cross-references of each concept."""
+        """Return each concept's cross-references."""
         lines = self._xrefs.take(concepts)
         return [tuple(line.split(XREF_SEPARATOR)) if line else () for line in lines]
 
@@ -536,25 +536,25 @@ class KnowledgeBase:
         return np.searchsorted(self.parent_offsets, positions, side="right") - 1
 
     def retired_ids_of(self, concept: int) -> tuple[str, ...]:
-        """Return the ids that a concept replaced, sorted."""
+        """Return the ids that a concept replaced, in sorted order."""
         return tuple(self.retired.take(np.flatnonzero(self.retired_targets == concept)))
 
     def types_of(self, concept: int) -> tuple[str, ...]:
-        """Return the semantic types of a concept, in the order of the source."""
+        """Return a concept's semantic types, in source order."""
         return tuple(self.type_names[i] for i in self._types_of_concept[concept].tolist())
 
     def types_of_all(self, concepts: IntArray) -> list[tuple[str, ...]]:
-        """Return the semantic types of each concept."""
+        """Return each concept's semantic types."""
         indptr, positions = positions_of(self.type_offsets, concepts)
         types = [self.type_names[i] for i in self.type_ids[positions].tolist()]
         return [tuple(types[start:end]) for start, end in pairwise(indptr.tolist())]
 
     def labels_of(self, concepts: IntArray) -> list[str]:
-        """Return default labels for mentions of concepts: their first type, or the KB's title."""
+        """Return each concept's default mention label: its first type, or the KB's title."""
         return [types[0] if types else self.title for types in self.types_of_all(concepts)]
 
     def memberships(self) -> Iterator[NDArray[np.bool_]]:
-        """Yield a mask of each part's concepts: here, one of all concepts. Shape (n_concepts,)."""
+        """Yield a mask of each part's concepts: here, a single mask of all. Shape (n_concepts,)."""
         return iter([np.ones(len(self), dtype=bool)])
 
     def type_mask(self, types: Iterable[str]) -> NDArray[np.bool_]:
@@ -611,14 +611,14 @@ class KnowledgeBase:
         return indptr, self.concept_names[positions].astype(np.int64)
 
     def lookup_names(self, normalized: Sequence[str]) -> IntArray:
-        """Return the row of each normalised name, -1 if it is unknown. Shape (n,)."""
+        """Return the row of each normalised name, or -1 if it is unknown. Shape (n,)."""
         keys = name_keys(normalized)
         return self._by_name.find(
             keys, normalized, lambda rows: normalize_names(self.names.take(rows))
         )
 
     def concepts_of_names(self, rows: NDArray[Any]) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
-        """Return all concepts of many names.
+        """Return the concepts of each name.
 
         rows (NDArray): Name rows; -1 has no concepts. Shape (n,).
         RETURNS (tuple): indptr, shape (n + 1,); concept rows, and whether the name is the
@@ -636,7 +636,7 @@ def open_kb(kb: KnowledgeBase | str | Path) -> KnowledgeBase:
 
 
 def _reopen_kb(path: Path, fingerprint: str) -> KnowledgeBase:
-    """Open a knowledge base that was pickled. RAISES BioelError: [B037] if it was replaced."""
+    """Reopen a pickled knowledge base. RAISES BioelError: [B037] if it has been replaced."""
     kb = KnowledgeBase.open(path)
     if kb.fingerprint != fingerprint:
         raise BioelError(Errors.B037.format(path=path, expected=fingerprint, found=kb.fingerprint))
@@ -648,11 +648,11 @@ _NAMES_PER_CONCEPT = 8  # number of names to retrieve per requested concept
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A concept that `search_names` found."""
+    """A concept found by `search_names`."""
 
     concept: Concept
-    name: str  # the concept's name that is most similar to the query, or its id if that matches
-    score: float  # similarity in spelling, from 0.3 to 1
+    name: str  # the concept's name most similar to the query, or its id if that matches
+    score: float  # spelling similarity, from 0.3 to 1
 
 
 def search_names(kb: KnowledgeBase, words: str, k: int = 10) -> list[Hit]:

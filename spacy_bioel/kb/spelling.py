@@ -23,25 +23,25 @@ from spacy_bioel.text.normalize import singular_of
 from spacy_bioel.types import DoubleArray, FloatArray, IntArray
 
 _SPACE_BYTE, _NEWLINE_BYTE = ord(" "), ord("\n")
-# Names with a lower cosine are too different to be evidence; not sorting them saves most of the
-# time.
+# Names with a lower cosine are too different to count as evidence. Dropping them before sorting
+# saves most of the time.
 _MIN_COSINE = 0.3
-_NAMES_PER_PASS = 1 << 16  # limits the memory needed by a build
-# Up to this number of names, all are scored. Above it, the first `_N_POSTINGS` postings propose
-# names, and the best `_N_SCORED` of them are scored by all 3-grams. Among 2.2 million names, this
-# found the nearest name for 400 of 400 queries, and 96 % of the nearest 32 names.
+_NAMES_PER_PASS = 1 << 16  # limits the memory needed by a build.
+# Up to `_MAX_SCORED_NAMES` names, all are scored. Above that, the first `_N_POSTINGS` postings
+# propose names, and the best `_N_SCORED` of these are scored with all 3-grams. With 2.2 million
+# names, this found the nearest name for 400 of 400 queries, and 96 % of the 32 nearest names.
 _MAX_SCORED_NAMES = 200_000
 _N_POSTINGS, _N_SCORED = 1 << 16, 1024
 
 
 def name_ngrams(names: Sequence[str]) -> tuple[IntArray, IntArray]:
-    """Extract the 3-grams (of UTF-8 bytes) in names, padding words with a space on both sides.
+    """Extract 3-grams (of UTF-8 bytes) from names, padding words with a space on both sides.
 
     names (Sequence[str]): Normalised names.
     RETURNS (tuple): For each distinct 3-gram in each name, the number of the name and the code of
         the 3-gram, sorted by name. Shape (n,) each.
     """
-    # Line breaks separate names; 3-grams with a line break, or across words, are dropped.
+    # Line breaks separate names. Drop 3-grams that contain a line break or span two words.
     text = "".join(f" {name} \n" for name in names).encode("utf8")
     chars = np.frombuffer(text, dtype=np.uint8).astype(np.int64)
     name_numbers = np.cumsum(chars == _NEWLINE_BYTE)
@@ -51,7 +51,7 @@ def name_ngrams(names: Sequence[str]) -> tuple[IntArray, IntArray]:
         is_dropped |= char == _NEWLINE_BYTE
     codes = (first << 16 | second << 8 | third)[~is_dropped]
     pairs = np.sort(name_numbers[:-2][~is_dropped] << 24 | codes)
-    # np.unique would hash first, which takes several times as long.
+    # np.unique would hash first, which is several times slower.
     pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)]]
     return pairs >> 24, pairs & 0xFFFFFF
 
@@ -95,7 +95,7 @@ def _rarity(frequency: NDArray, n_names: int) -> NDArray[np.float64]:
 
 
 class NgramIndex:
-    """N-gram search over the names of a knowledge base.
+    """N-gram search over the names in a knowledge base.
 
     grams, offsets, rows, norms (KbColumn): Results of `build_postings`, possibly mapped.
     RAISES BioelError: [B211] if the first or last offset is wrong. A search also raises it, if it
@@ -109,7 +109,7 @@ class NgramIndex:
 
     @cached_property
     def _offsets(self) -> IntArray:
-        """The offsets; on first access, the arrays are checked, except for many rows."""
+        """The offsets. First access checks all arrays, except for the rows of a large index."""
         for column in self._columns:
             column.origin.verify()
         _, offsets, rows, _ = self._columns
@@ -118,13 +118,13 @@ class NgramIndex:
         return offsets.origin.growing(offsets.values, least=1)
 
     def rarity(self, codes: IntArray) -> NDArray[np.float64]:
-        """Return the inverse document frequency of codes from `name_ngrams`. Shape (n,)."""
+        """Return the inverse document frequencies of codes from `name_ngrams`. Shape (n,)."""
         gram, known = find_sorted(self._grams, codes)
         frequency = np.where(known, self._offsets[gram + known] - self._offsets[gram], 0)
         return _rarity(frequency, len(self._norms))
 
     def search(self, queries: Sequence[str], k: int) -> tuple[IntArray, FloatArray]:
-        """Find the k names with the most similar spelling for each query, a normalised string.
+        """For each query (a normalised string), find the k names with the most similar spelling.
 
         RETURNS (tuple): Rows and cosines, best first; the lower row wins ties. Names with a cosine
             below 0.3 are left out, and -1 and 0 fill the rest. Shape (n_queries, k) each.
@@ -134,13 +134,13 @@ class NgramIndex:
         n_names = len(self._norms)
         query, codes = name_ngrams(queries)
         grams, known = find_sorted(self._grams, codes.astype(np.uint32))
-        # 3-grams that occur in no name also count towards the norm of the query.
+        # 3-grams that occur in no name also count towards the query's norm.
         n_unknown = np.bincount(query[~known], minlength=len(queries))
         unknown = n_unknown * _rarity(np.zeros(1), n_names)[0] ** 2
         query, grams = query[known], grams[known]
         starts, ends = self._offsets[grams], self._offsets[grams + 1]
         squares = _rarity(ends - starts, n_names) ** 2
-        # Shared by all queries: each query resets to zero the values that it changed.
+        # Shared by all queries; each query resets the values that it changed to zero.
         dots = np.zeros(n_names, np.float64 if n_names <= _MAX_SCORED_NAMES else np.float32)
         borders = np.searchsorted(query, np.arange(len(queries) + 1)).tolist()
         for i in np.flatnonzero(np.diff(borders)).tolist():
@@ -157,7 +157,7 @@ class NgramIndex:
         if len(dots) <= _MAX_SCORED_NAMES:
             for rows, square in zip(postings, squares.tolist(), strict=True):
                 np.add.at(dots, rows, square)
-            # Compared with one number, so that no temporary array has a float for every name.
+            # Compare with a scalar, to avoid a temporary array with a float for every name.
             names = np.flatnonzero(dots >= _MIN_COSINE * norm * self._norms.min())
             products = dots[names]
             dots.fill(0)
@@ -174,7 +174,7 @@ class NgramIndex:
     def _propose(
         self, postings: Sequence[NDArray[np.int32]], squares: DoubleArray, dots: NDArray
     ) -> tuple[IntArray, DoubleArray]:
-        """Propose names that share rare 3-grams with a query, with dot products over all 3-grams.
+        """Return names that share rare 3-grams with a query, and dot products over all 3-grams.
 
         postings, squares: For each 3-gram in the query, the rarest first, the names that contain it
             and its squared inverse document frequency.
@@ -194,7 +194,7 @@ class NgramIndex:
         dots[names] = 0
         if n_rare < len(postings):
             best = _highest(products / self._norms.take(names), _N_SCORED)
-            best = best[np.argsort(names[best])]  # lookups of sorted names are faster
+            best = best[np.argsort(names[best])]  # sorted names are faster to look up
             names, products = names[best], products[best]
         totals = products.astype(np.float64)
         names_int32 = names.astype(np.int32)  # otherwise all postings would be copied as int64
@@ -210,13 +210,13 @@ def _highest(values: NDArray[np.floating], k: int) -> IntArray:
     return np.flatnonzero(values >= np.partition(values, -k)[-k])
 
 
-_WORD_BREAK = "\0"  # separates strings that are split together; occurs in no word
+_WORD_BREAK = "\0"  # separates strings that are split together; never occurs in a word
 
 
 def word_overlap(
     queries: Sequence[str], names: Sequence[str], query: IntArray, name: IntArray
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Compare pairs of strings by their sets of words, in the singular.
+    """Compare pairs of strings as sets of singularised words.
 
     The weight of a word is its number of letters, since long words are rare.
 
@@ -250,7 +250,7 @@ def _split_words(strings: Sequence[str], words: dict[str, int]) -> tuple[IntArra
     words (dict[str, int]): Number of each word in the singular; new words are added.
     """
     tokens = f" {_WORD_BREAK} ".join(strings).split()
-    # Many names share words, so `singular` is called only once per distinct word.
+    # Many names share words, so call `singular` only once per distinct word.
     distinct = dict.fromkeys(tokens)
     distinct.pop(_WORD_BREAK, None)
     numbers = {word: words.setdefault(singular(word), len(words)) for word in distinct}
@@ -263,16 +263,16 @@ def _split_words(strings: Sequence[str], words: dict[str, int]) -> tuple[IntArra
 
 
 def singular(word: str) -> str:
-    """Strip a plural ending, roughly: the result is for comparison, not for display."""
+    """Crudely strip a plural ending: the result is for comparison, not for display."""
     return word[:-1] if len(word) > 4 and word.endswith("s") and word[-2] not in "sui" else word
 
 
-# Min. and max. letters in a word to correct. Shorter words resemble too many other words. Longer
-# strings are not words, and would take too much memory, since there is a deletion for each letter.
+# Minimum and maximum length of words to correct. Shorter words resemble too many others. Longer
+# strings are not words, and would take too much memory, because each letter adds a deletion.
 SHORTEST, LONGEST = 6, 64
 # A correction must be this many times as frequent as any other candidate.
 _MIN_FREQUENCY_RATIO = 10.0
-RARE = 0.3  # per million words; assumed for words without a known frequency
+RARE = 0.3  # per million words; assumed for words of unknown frequency
 
 
 class Misspellings:
@@ -292,10 +292,10 @@ class Misspellings:
         self._hashes, self._numbers = hashes[order], numbers[order].astype(np.int32)
 
     def correction(self, word: str, *, known: Mapping[str, float]) -> str | None:
-        """Return the correct form of a misspelled word; None if there is no clear correction.
+        """Return the correct form of a misspelled word, or None if there is no clear correction.
 
-        known (Mapping[str, float]): Correct words besides the words in the knowledge base, with
-            their frequency per million words of text.
+        known (Mapping[str, float]): Additional correct words that are not in the knowledge
+            base, with their frequency per million words of text.
         """
         if not SHORTEST <= len(word) <= LONGEST or not (word.isalpha() and word.isascii()):
             return None
@@ -315,7 +315,7 @@ class Misspellings:
         return max(forms, key=self._counts.__getitem__)
 
     def _near(self, word: str) -> Iterator[str]:
-        """Yield the words that are one typing error away, possibly repeated.
+        """Yield words that are one typing error away, possibly more than once.
 
         A wrong last letter is another ending: "hyperemic" is not a misspelling of "hyperemia".
         """
@@ -330,12 +330,12 @@ class Misspellings:
 
 
 def _deletions(word: str) -> Iterator[str]:
-    """Yield the word with one letter deleted; the first letter, which is rarely wrong, stays."""
+    """Yield the word with each letter deleted in turn, except the first, which is rarely wrong."""
     return (word[:i] + word[i + 1 :] for i in range(1, len(word)))
 
 
 def is_one_error_apart(word: str, other: str) -> bool:
-    """Return whether strings differ by an added, missing or wrong letter, or two swapped ones."""
+    """Return whether strings differ by one added, missing or wrong letter, or by a swapped pair."""
     if abs(len(word) - len(other)) > 1 or word == other:
         return False
     n_equal = len(commonprefix((word, other)))

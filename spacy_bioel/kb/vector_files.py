@@ -41,7 +41,7 @@ VectorColumns = dict[str, NDArray[Any]]
 
 # Data type and shape of each column; see `TensorFile.check`.
 _SCHEMA = {
-    "codes": "int8 n dim",  # `QuantizedVectors` explains codes, fine and scales
+    "codes": "int8 n dim",  # see `QuantizedVectors` for codes, fine and scales
     "fine": "uint8 n dim",
     "scales": "float32 n",
     "digests": "uint64 n halves",  # digests of the normalised names
@@ -70,19 +70,19 @@ class StoredVectors:
         """The file. RAISES BioelError: [B030] unreadable or truncated, [B210] edited header."""
         return TensorFile(self.raw, Origin(self._kb.where, self.path))
 
-    # Description, with the keys fingerprint, kb, n, dim, and ann (None or from `write_index`).
+    # Description with the keys fingerprint, kb, n, dim and ann (the result of `write_index`).
     about = property(attrgetter("file.about"))
 
     @property
     def state(self) -> str | None:
-        """Fingerprint of the encoded knowledge base; None if the file is unreadable."""
+        """Fingerprint of the encoded knowledge base, or None if the file is unreadable."""
         with suppress(BioelError):
             return str(self.about["kb"])
         return None
 
     @property
     def is_current(self) -> bool:
-        """Whether the vectors belong to the knowledge base's current names."""
+        """Whether the vectors match the knowledge base's current names."""
         return self.state == self._kb.fingerprint
 
     @cached_property
@@ -102,7 +102,7 @@ class StoredVectors:
 
     @property
     def vectors(self) -> QuantizedVectors:
-        """The vectors, with an approximate index if there is one.
+        """The vectors, with their approximate index if there is one.
 
         RAISES BioelError: The same errors as `file` and `columns`.
         """
@@ -114,7 +114,7 @@ class StoredVectors:
 
 
 def stored_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> list[StoredVectors]:
-    """Return the vectors stored with a knowledge base: current before outdated, newer before older.
+    """Return a knowledge base's stored vectors, current before outdated, newer before older.
 
     fingerprint (str | None): Fingerprint of the encoder; None: all encoders.
     """
@@ -125,12 +125,12 @@ def stored_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> list[St
 
 
 def has_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> bool:
-    """Return whether a knowledge base has current or outdated vectors (from this encoder)."""
+    """Return whether a knowledge base has vectors (from this encoder), current or outdated."""
     return bool(stored_vectors(kb, fingerprint))
 
 
 def are_outdated(kb: KnowledgeBase, fingerprint: str) -> bool:
-    """Return whether all vectors of an encoder are for earlier states of the knowledge base.
+    """Return whether all of an encoder's vectors belong to earlier states of the knowledge base.
 
     Unreadable vectors do not count as outdated.
     """
@@ -144,7 +144,7 @@ def is_encoded(kb: KnowledgeBase, *, fingerprint: str) -> bool:
 
 
 def describe_vectors(kb: KnowledgeBase) -> list[dict[str, Any]]:
-    """Describe each file of vectors; the key "current" says whether the vectors are up to date.
+    """Describe each vector file; the key "current" says whether its vectors are up to date.
 
     RAISES BioelError: The same errors as `open_vectors`, but not for outdated vectors.
     """
@@ -163,7 +163,7 @@ def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> 
         or foreign vectors, [B034] only outdated vectors, [B030] unreadable vectors.
     """
     kb = open_kb(kb)
-    stored = stored_vectors(kb)  # read once, since a writer may change the folder
+    stored = stored_vectors(kb)  # read once, because a writer may change the folder
     if not stored:
         raise BioelError(Errors.B032.format(path=kb.where))
     of_encoder = [vectors for vectors in stored if fingerprint in (None, vectors.encoder)]
@@ -178,13 +178,13 @@ def open_vectors(kb: KnowledgeBase | str | Path, *, fingerprint: str | None) -> 
 
 ReportProgress = Callable[[int], None]
 
-_NAMES_PER_BLOCK = 1 << 16  # number of names in memory at once, which are sorted by length
-_NAMES_PER_CALL = 4096  # number of names per call of the encoder
+_NAMES_PER_BLOCK = 1 << 16  # number of names held in memory (and sorted by length) at a time
+_NAMES_PER_CALL = 4096  # number of names per call to the encoder
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Result of `write_vectors`: counts of names, and the approximate index."""
+    """Result of `write_vectors`: name counts, and the approximate index."""
 
     encoded: int  # number of names that were encoded
     copied: int  # number of names whose vectors were kept or copied
@@ -203,8 +203,8 @@ def write_vectors(
 
     If this encoder's vectors are current and complete, nothing is done. The encoder's old vectors
     are copied for unchanged names, and removed at the end, so a stopped process loses nothing.
-    Writers to a knowledge base wait for each other. After waiting, the names that are now in the
-    folder are encoded, which may differ from the names in `kb`.
+    Writers to a knowledge base wait for each other. After waiting, the names that are then in the
+    folder are encoded, even if they differ from the names in `kb`.
 
     kb (KnowledgeBase): The vectors are stored in its folder, or attached to it if it is in memory.
     fingerprint (str): Fingerprint of the encoder; `open_vectors` compares it.
@@ -266,12 +266,12 @@ def _write_locked(
 
 
 def _scratch_columns(folder: Path, **sizes: int) -> VectorColumns:
-    """Create columns to fill, in mapped scratch files, because they may exceed the memory."""
+    """Create zeroed columns in memory-mapped scratch files, because they may not fit in memory."""
     columns: VectorColumns = {}
     for name, declared in _SCHEMA.items():
         dtype, *axes = declared.split()
         shape = tuple((sizes | {"halves": 2})[axis] for axis in axes)
-        # Zeros are written, because with a sparse file, a full disk would kill the process.
+        # Write the zeros explicitly: with a sparse file, a full disk would kill the process later.
         (folder / name).write_bytes(np.zeros(shape, dtype).data)
         columns[name] = np.memmap(folder / name, dtype, mode="r+", shape=shape)
     return columns
@@ -291,7 +291,7 @@ def _first_usable(stored: list[StoredVectors], *, dim: int) -> StoredVectors | N
 
 
 def name_digests(names: Sequence[str]) -> NDArray[np.uint64]:
-    """Return 128-bit digests, which identify names in stored vectors. Shape (n, 2)."""
+    """Return 128-bit digests that identify names in stored vectors. Shape (n, 2)."""
     digests = (blake2b(name.encode("utf8"), digest_size=16).digest() for name in names)
     return np.frombuffer(b"".join(digests), dtype=np.uint64).reshape(len(names), 2)
 
@@ -318,7 +318,7 @@ def _fill(
         old_rows = np.full(len(names), -1)
         if usable:
             old_rows = by_first_half.search(digests[:, 0])
-            # If several digests share their first half, only one of these names is found; the other
+            # If several digests share their first half, only one of them is found; the other
             # names are encoded again.
             old_rows[(known_digests[old_rows] != digests).any(axis=1)] = -1
             if len(copied := np.flatnonzero(old_rows >= 0)):
@@ -343,7 +343,7 @@ def _put(
 
 
 def _encode_unit(encode: EncodeNames, names: list[str], *, dim: int) -> FloatArray:
-    """Encode names and normalise the vectors to length 1. RAISES BioelError: [B035]."""
+    """Encode names and normalise the vectors to unit length. RAISES BioelError: [B035]."""
     vectors = np.asarray(encode(names), dtype=np.float32)
     expected = len(names), dim
     if vectors.shape != expected or not np.isfinite(vectors).all():

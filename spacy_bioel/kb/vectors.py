@@ -1,4 +1,4 @@
-"""Quantised unit vectors of names, and the search for the vectors nearest to queries."""
+"""Quantised unit vectors of names, and nearest-neighbour search over them."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from spacy_bioel.kb.columns import RawFile, give_back
 from spacy_bioel.parallel import even_slices, one_thread_each
 from spacy_bioel.types import FloatArray, IntArray
 
-EncodeNames = Callable[[Sequence[str]], FloatArray]  # from n normalised names to shape (n, dim)
+EncodeNames = Callable[[Sequence[str]], FloatArray]  # maps n normalised names to shape (n, dim)
 Steps = Sequence[Sequence[float]]  # steps of an approximate search (see `kb.faiss_index`)
 
 _FINE = 256  # number of values that the fine part can take
 _LARGEST = 127 * _FINE
-_EXACT_LIMIT = 1 << 52  # float64 represents all whole numbers up to this
+_EXACT_LIMIT = 1 << 52  # float64 represents all whole numbers up to this one exactly
 
-_RESCORED_PER_BLOCK = 4096  # candidates whose exact scores are computed together
+_RESCORED_PER_BLOCK = 4096  # number of candidates to score exactly at a time
 _QUERIES_PER_BLOCK = 256
 _MIN_QUERIES_PER_THREAD = 16
 _ROWS_PER_BLOCK = 1 << 14
-_PRODUCTS_PER_BLOCK = 1 << 18  # products that fit into the processor's cache
+_PRODUCTS_PER_BLOCK = 1 << 18  # number of products that fit in the processor's cache
 _MIN_COLUMNS = 8  # queries
-_STRIDE = 8  # step of the sample of rows that shows which scores are high
-_SPARE_ROWS = 16  # rows found, per row wanted, before the best are selected
-_SPARE = 32  # additional candidates for the exact scores, since the first scores use only 8 bits
+_STRIDE = 8  # sampling step of the rows that give a lower bound for the best scores
+_SPARE_ROWS = 16  # number of rows to collect, per row wanted, before selecting the best
+_SPARE = 32  # extra candidates to score exactly, because the first scores use only 8 bits
 
 
 @dataclass(eq=False)
@@ -72,7 +72,7 @@ class QuantizedVectors:
         return vectors
 
     def whole(self, rows: IntArray | slice) -> FloatArray:
-        """Return some rows as whole numbers, without their scales. Shape (..., dim)."""
+        """Return some rows as unscaled whole numbers. Shape (..., dim)."""
         numbers = self.codes[rows].astype(np.float32) * np.float32(_FINE)
         numbers += self.fine[rows]
         numbers -= np.float32(_FINE // 2)
@@ -83,7 +83,7 @@ def quantize(vectors: NDArray[np.floating]) -> QuantizedVectors:
     """Quantise finite vectors of shape (n, dim) to 16 bits, from -32512 to 32512 in each row."""
     vectors = np.asarray(vectors, dtype=np.float32)
     scales = np.abs(vectors).max(axis=1, initial=0) / np.float32(_LARGEST)
-    scales[scales < np.finfo(np.float32).tiny] = 0  # subnormal scales would overflow the division
+    scales[scales < np.finfo(np.float32).tiny] = 0  # dividing by subnormal scales would overflow
     numbers = np.rint(vectors / np.where(scales > 0, scales, np.inf)[:, None]).astype(np.int16)
     codes, fine = np.divmod(numbers + np.int16(_FINE // 2), np.int16(_FINE))
     return QuantizedVectors(codes.astype(np.int8), fine.astype(np.uint8), scales)
@@ -91,7 +91,7 @@ def quantize(vectors: NDArray[np.floating]) -> QuantizedVectors:
 
 @dataclass(eq=False)
 class ExactIndex:
-    """Search by inner product over all vectors, block by block.
+    """Exhaustive inner-product search over all vectors, block by block.
 
     All vectors are compared using their first eight bits, then the best vectors using all bits. A
     query's scores do not depend on the other queries, and the lower row wins ties.
@@ -119,7 +119,7 @@ class ExactIndex:
         return rescored(self.vectors, queries, rows, k=k)
 
     def _candidates(self, queries: FloatArray, *, width: int) -> IntArray:
-        """Return the best rows, by the first eight bits; -1 for none. Shape (n_queries, width)."""
+        """Return the best rows by the first 8 bits, padded with -1. Shape (n_queries, width)."""
         query, row = _nearest(self.vectors, whole_numbers(queries, largest=LARGEST)[0], width)
         best = np.full((len(queries), width), -1, np.int64)
         best[query, np.arange(len(query)) - np.searchsorted(query, query)] = row
@@ -129,16 +129,16 @@ class ExactIndex:
 def _nearest(
     vectors: QuantizedVectors, queries: FloatArray, most: int
 ) -> tuple[IntArray, IntArray]:
-    """Find the rows with the highest products for each query, sorted by query, best first.
+    """Find the rows with the highest inner products for each query, sorted by query, best first.
 
     queries (FloatArray): Whole numbers. Shape (n_queries, dim).
     most (int): Maximum number of rows for a query; the lower row wins ties.
     RETURNS (tuple): Query and row of each. Shape (n_found,) each.
     """
     codes, scales = vectors.codes, vectors.scales
-    # NumPy is slow if the rows of a matrix are short, so products of few queries are transposed.
+    # NumPy is slow on matrices with short rows, so transpose the products of few queries.
     layout: Literal["C", "F"] = "C" if len(queries) < _MIN_COLUMNS else "F"
-    # Rows score at least as high as the last of the best rows in a sample.
+    # The best rows score at least as high as the `most`-th best row in a sample.
     sample = np.empty((len(queries), len(codes[::_STRIDE])), np.float32)
     for start, products in _products(codes[::_STRIDE], scales[::_STRIDE], queries, layout):
         sample[:, start : start + products.shape[1]] = products
@@ -155,7 +155,7 @@ def _nearest(
         if start + products.shape[1] == len(codes) or query.size > _SPARE_ROWS * most * len(bound):
             order = np.lexsort((-score, query))  # stable, so the lower row wins ties
             place = np.arange(len(order)) - np.searchsorted(query[order], query[order])
-            full = order[place == most - 1]  # the last row that is kept; later rows lose ties
+            full = order[place == most - 1]  # last row kept; later rows lose ties
             bound[query[full], 0] = np.nextafter(score[full], np.float32(np.inf))
             order = order[place < most]
             query, row, score = query[order], row[order], score[order]
@@ -165,7 +165,7 @@ def _nearest(
 def _products(
     codes: NDArray[np.int8], scales: FloatArray, queries: FloatArray, layout: Literal["C", "F"]
 ) -> Iterator[tuple[int, FloatArray]]:
-    """Multiply queries of whole numbers, shape (n_queries, dim), by vectors, block by block.
+    """Multiply whole-number queries, shape (n_queries, dim), by the vectors, block by block.
 
     YIELDS (tuple): First row of a block, and its products, shape (n_queries, n_rows).
     """
@@ -179,7 +179,7 @@ def _products(
 
 
 def checked_queries(queries: FloatArray, vectors: QuantizedVectors) -> FloatArray:
-    """Convert queries to float32. RAISES BioelError: [B036] if they do not fit the vectors."""
+    """Convert queries to float32. RAISES BioelError: [B036] if their shape does not match."""
     queries, dim = np.asarray(queries, dtype=np.float32), vectors.shape[1]
     if queries.ndim != 2 or queries.shape[1] != dim:
         found, expected = f"queries of shape {queries.shape}", f"(n_queries, {dim})"
@@ -190,7 +190,7 @@ def checked_queries(queries: FloatArray, vectors: QuantizedVectors) -> FloatArra
 def rescored(
     vectors: QuantizedVectors, queries: FloatArray, rows: IntArray, *, k: int, lean: bool = False
 ) -> tuple[IntArray, FloatArray]:
-    """Select the k best candidates by exact float64 scores, which do not depend on the batch.
+    """Select the k best candidates by exact float64 scores, independently of the batch.
 
     rows (IntArray): Candidates of each query, -1 for none. Shape (n_queries, n_candidates).
     lean (bool): Release the pages of the vectors, for large knowledge bases; costs half a
@@ -202,7 +202,7 @@ def rescored(
     largest = _EXACT_LIMIT // (_LARGEST * queries.shape[1])
     whole, step = whole_numbers(queries.astype(np.float64), largest=largest)
     flat = rows.ravel()
-    by_row = np.argsort(flat, kind="stable")  # so that each page is read once for all queries
+    by_row = np.argsort(flat, kind="stable")  # to read each page only once for all queries
     by_row = by_row[flat[by_row] >= 0]
     for start in range(0, len(by_row), _RESCORED_PER_BLOCK):
         positions = by_row[start : start + _RESCORED_PER_BLOCK]

@@ -1,4 +1,4 @@
-"""Candidate generation: rank the concepts in a knowledge base for normalised strings."""
+"""Candidate generation: rank a knowledge base's concepts for normalised strings."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ CachedValue = TypeVar("CachedValue")
 
 
 class Cache:
-    """Thread-safe cache of values, each computed on first use and again if its inputs change."""
+    """Thread-safe cache that computes values on first use and again when their inputs change."""
 
     def __init__(self) -> None:
         self._lock = RLock()
         self._values: dict[object, tuple[object, Any]] = {}
 
     def get(self, name: object, parts: object, make: Callable[[], CachedValue]) -> CachedValue:
-        """Return the named value; compute it unless it is cached for the same `parts`."""
+        """Return the named value, computing it unless it is cached for the same `parts`."""
         with self._lock:
             if name not in self._values or self._values[name][0] != parts:
                 self._values[name] = parts, make()
@@ -73,7 +73,7 @@ class Cache:
             self._values.pop(name, None)
 
     def only(self, name: object) -> Cache:
-        """Return a new cache that keeps only the named value, if this cache has it."""
+        """Return a new cache that contains only the named value, if present."""
         cache = Cache()
         with self._lock:
             cache._values = {key: x for key, x in self._values.items() if key == name}
@@ -82,7 +82,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class LinkerState:
-    """Everything that candidates depend on. Parts are compared by identity, settings by value.
+    """All inputs to candidate generation. Parts are compared by identity, settings by value.
 
     encoder (FrozenEncoder | None): Name encoder; None: no dense evidence.
     fusion, rescoring (Fusion | None): Weights of the string evidence and of the contextual scores;
@@ -105,17 +105,17 @@ class LinkerState:
 
     @property
     def is_dense(self) -> bool:
-        """Whether dense evidence is available and switched on."""
+        """Whether dense evidence is available and enabled."""
         return self.encoder is not None and "dense" in self.settings.evidence.names
 
 
-CACHED_STRINGS = 10_000  # strings whose candidates are cached; takes about 25 MB
-SEARCHED = 32  # number of names that each search returns for a string
-_STRINGS_PER_BATCH = 1024  # strings ranked together; limits the size of the candidate table
+CACHED_STRINGS = 10_000  # max. strings with cached candidates (about 25 MB)
+SEARCHED = 32  # number of names that each search returns per string
+_STRINGS_PER_BATCH = 1024  # max. strings ranked at once; limits the candidate table
 
 
 class CandidateGenerator:
-    """Ranks the concepts in a knowledge base as candidates for strings; can be shared by threads.
+    """Ranks a knowledge base's concepts as candidates for strings. Thread-safe.
 
     A generator caches candidates for recent strings but is otherwise immutable, so a new state
     needs a new generator. A joined knowledge base has one generator per part, except during
@@ -151,7 +151,7 @@ class CandidateGenerator:
         self._ranked: dict[LabelledString, tuple[Candidate, ...]] = {}
         self._masks: dict[str, BoolArray | None] = {}
 
-    # The following parts are built from the state on first use.
+    # Everything below is built lazily from the state.
 
     @property
     def encoder(self) -> FrozenEncoder:
@@ -161,7 +161,7 @@ class CandidateGenerator:
 
     @cached_property
     def names(self) -> EncodedNames | JoinedNames:
-        """The dense search among knowledge base names or, in training, among names in the pool."""
+        """Dense search over the knowledge base names or, during training, the name pool."""
         parts = self.kb, self.encoder, self.state.pool
         return self._cache.get("names", parts, self._encoded_names)
 
@@ -174,7 +174,7 @@ class CandidateGenerator:
 
     @cached_property
     def _training_strings(self) -> NameSearch:
-        """The dense search among the alias-table strings."""
+        """Dense search over the alias-table strings."""
         parts = self.state.alias_table, self.encoder
         return self._cache.get("training strings", parts, self._encoded_strings)
 
@@ -186,18 +186,18 @@ class CandidateGenerator:
 
     @property
     def ngram_search(self) -> NgramSearch:
-        """The n-gram search among the names in the knowledge base."""
+        """N-gram search over the knowledge base names."""
         make = self.state.make_ngram_search
         return self._cache.get("ngram_search", (self.kb, make), partial(make, self.kb))
 
     @property
     def dictionary(self) -> DictionaryLookup:
-        """The dictionary, which finds knowledge base names in texts."""
+        """Dictionary that finds knowledge base names in text."""
         return self._cache.get("dictionary", self.kb, partial(DictionaryLookup, self.kb))
 
     @cached_property
     def unambiguous_names(self) -> UnambiguousNames:
-        """The search for unambiguous names of the labels that have their own vocabulary."""
+        """Lookup of unambiguous names, for labels that have their own vocabulary."""
         parts = self.kb, tuple(self._types.items()), self._only_labels
         make = partial(UnambiguousNames, self.vocabularies)
         return self._cache.get("unambiguous names", parts, make)
@@ -209,16 +209,16 @@ class CandidateGenerator:
 
     @cached_property
     def labels(self) -> list[str]:
-        """Labels that occur in the settings."""
+        """All labels named in the settings."""
         return list({**self._types, **self._part_of, **dict.fromkeys(self._only_labels)})
 
     @cached_property
     def vocabularies(self) -> dict[str, Vocabulary]:
-        """The vocabulary of each label that has its own."""
+        """Vocabulary by label, for labels that have their own."""
         vocabularies = {}
         for label in {**self._types, **self._part_of}:
             if self.types_of(label) != ():
-                # Use the parts of a joined knowledge base, because their columns are memory-mapped.
+                # Use a joined knowledge base's parts, because their columns are memory-mapped.
                 generator = self.for_label(label)
                 mask = generator._mask(label)
                 if mask is not None or generator is not self:
@@ -231,7 +231,7 @@ class CandidateGenerator:
         return self.state.alias_table.counts
 
     def kb_of(self, label: str) -> KnowledgeBase:
-        """Return the knowledge base that mentions with a label link to."""
+        """Return the knowledge base that a label's mentions are linked to."""
         return self.for_label(label).kb
 
     def linked_kbs(self, labels: Collection[str]) -> dict[str, KnowledgeBase]:
@@ -241,12 +241,12 @@ class CandidateGenerator:
     # Labels.
 
     def for_label(self, label: str) -> CandidateGenerator:
-        """Return the generator for the knowledge base that mentions with a label link to."""
+        """Return the generator for a label's knowledge base."""
         number = self._part_of.get(label)
         return self if number is None or not self.parts else self.parts[number]
 
     def types_of(self, label: str) -> tuple[str, ...] | None:
-        """Return the semantic types that mentions with a label can link to; None for all."""
+        """Return the semantic types allowed for a label, or None if all are allowed."""
         if self._only_labels and label and label not in self._only_labels:
             return ()
         is_listed = label in {*self._part_of, *self._only_labels}
@@ -254,11 +254,11 @@ class CandidateGenerator:
         return self._types.get(label, () if is_excluded else None)
 
     def _mask(self, label: str) -> BoolArray | None:
-        """Return a mask of the concepts that a label allows; None if all. Shape (n_concepts,)."""
+        """Return a mask of the concepts a label allows, or None for all. Shape (n_concepts,)."""
         if label not in self._masks:
             types, number = self.types_of(label), self._part_of.get(label)
             mask = None
-            # If the knowledge base has no types, only () has an effect, which excludes the label.
+            # If the knowledge base has no types, only () has an effect: it excludes the label.
             if types is not None and (self.kb.type_names or not types):
                 mask = self.kb.type_mask(types)
             if number is not None and isinstance(self.kb, JoinedKnowledgeBase):
@@ -268,7 +268,7 @@ class CandidateGenerator:
         return self._masks[label]
 
     def allowed(self, concepts: IntArray, labels: Sequence[str], owners: IntArray) -> BoolArray:
-        """Return a mask of the candidates that the label of their mention allows. Shape (n,).
+        """Return a mask of the candidates allowed by their mention's label. Shape (n,).
 
         concepts (IntArray): Concept row of each candidate. Shape (n,).
         labels (Sequence[str]): Label of each mention.
@@ -292,13 +292,13 @@ class CandidateGenerator:
         also_names (Sequence[str]): Searches ("ngram", "dense") to run even for KB names.
         """
         state = self.state
-        if state.rescorer is not None:  # a contextual model can choose from more candidates
+        if state.rescorer is not None:  # give the contextual model more candidates
             also_names = [*also_names, "dense"]
         return candidate_table(
             list(map(self._corrected, queries)),
             self.kb,
             alias_table=state.alias_table,
-            # Read `self.names` now: unsuitable vectors are an error even if nothing is searched.
+            # Access `self.names` now: unsuitable vectors must raise even if nothing is searched.
             dense_search=partial(self._search_dense, self.names) if state.is_dense else None,
             ngram_search=self.ngram_search,
             k=SEARCHED,
@@ -316,7 +316,7 @@ class CandidateGenerator:
         return found, self._training_strings.search(vectors, SEARCHED)
 
     def _corrected(self, query: str) -> str:
-        """Correct a string's spelling if only the corrected string is a name or an alias."""
+        """Correct a string's spelling if only the corrected form is a name or an alias."""
         other, aliases = correct_spelling(query), self.state.alias_table.counts
         if other == query or query in aliases:
             return query
@@ -338,7 +338,7 @@ class CandidateGenerator:
             for number, pairs in pairs_of_parts.items():
                 ranked |= self.parts[number].rank(pairs)
         with self._lock:
-            # Move known strings to the end, so that the least recently used strings come first.
+            # Move known strings to the end, so that the least recently used ones come first.
             known = {pair: self._ranked.pop(pair) for pair in wanted if pair in self._ranked}
             self._ranked |= known
         new = [pair for pair in wanted if pair not in known]
@@ -353,7 +353,7 @@ class CandidateGenerator:
     def rank_names(self, names: Sequence[str]) -> Ranked:
         """Return the concepts with these normalised names as candidates, without a search.
 
-        The concepts of a name share its score; a concept whose preferred name it is counts twice.
+        A name's concepts share its score; a concept that prefers the name counts twice.
         Concepts in different knowledge bases do not compete, because all may be right.
 
         RETURNS (Mapping): Candidates of each (name, `AS_NAME`) pair.
@@ -367,7 +367,7 @@ class CandidateGenerator:
         weights, scores = 1.0 + is_preferred.astype(np.float64), np.zeros(len(concepts))
         for is_member in kb.memberships():
             weight = weights * is_member[concepts]
-            # Equivalent concepts count once.
+            # Count equivalent concepts only once.
             is_first = ~have_likelier_equivalents(kb, concepts, weight, owners)
             total = np.bincount(owners, weight * is_first, len(rows))[owners]
             share = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
@@ -389,7 +389,7 @@ class CandidateGenerator:
         if not numbers:
             return ranked
         table = self.candidate_table(list(numbers), also_names=also_names)
-        # The rows of a string with several labels are repeated for each label.
+        # Repeat a string's rows for each of its labels.
         first = np.searchsorted(table.query, np.arange(len(numbers) + 1))
         queries = np.array([numbers[query] for query, _ in pairs])
         indptr, rows = entries_of(first[queries], np.diff(first)[queries])
@@ -397,11 +397,11 @@ class CandidateGenerator:
         scores = (self.state.fusion or default_fusion()).scores(table.features)[rows]
         is_allowed = self.allowed(concepts, [label for _, label in pairs], owners)
         scores = np.where(is_allowed, scores, -np.inf)
-        kept = table.sources[rows] & EXACT > 0  # rules decide between concepts that share a name
+        kept = table.sources[rows] & EXACT > 0  # rules choose between concepts that share a name
         top = self.state.settings.max_candidates
         best, probabilities = rank(self.kb, concepts, scores, owners, top=top, kept=kept)
         best = best[is_allowed[best]]
-        # Concepts that only the alias table proposes have no matching name; use the preferred name.
+        # Concepts proposed only by the alias table have no matching name: use the preferred name.
         names = table.name[rows[best]]
         names = np.where(names < 0, self.kb.preferred_rows(concepts[best]), names)
         ids, taken = self.kb.ids_of(concepts[best]), self.kb.names.take(names)
@@ -409,7 +409,7 @@ class CandidateGenerator:
         columns = owners[best].tolist(), ids, probabilities[best].tolist(), taken, evidence
         candidates = candidates_of(len(pairs), self.kb.fingerprint, *columns)
         ranked |= dict(zip(pairs, candidates, strict=True))
-        # Names were not searched. Search them now if their label excludes all their concepts.
+        # Queries that are names skip the search. Run it if their label excludes all their concepts.
         excluded = [pair for pair in pairs if not (also_names or ranked[pair])]
         more = self._rank(excluded, also_names=("ngram", "dense")) if excluded else {}
         return ranked | more
@@ -417,5 +417,5 @@ class CandidateGenerator:
 
 @cache
 def _evidence(sources: int) -> str:
-    """Return the name of a candidate's evidence, such as "exact+dense"."""
+    """Format a candidate's evidence sources as a string, such as "exact+dense"."""
     return "+".join(name for bit, name in SOURCES.items() if sources & bit)

@@ -1,4 +1,4 @@
-"""Collect the evidence for candidates in one table for a batch of queries.
+"""Collect the evidence for a batch of queries in one candidate table.
 
 Each source (exact names, alias table, n-gram search, dense search) proposes concepts. The table has
 one row of features for each (query, concept) pair; `linker.fusion` weights these features.
@@ -31,7 +31,7 @@ DenseSearch = Callable[[Sequence[str]], tuple[SearchResult, SearchResult | None]
 
 @dataclass(frozen=True)
 class ConceptsOfAliases:
-    """The knowledge base concepts that each alias-table string was linked to, in CSR form.
+    """The knowledge base concepts of each alias-table string, in CSR format.
 
     offsets (IntArray): First entry of each string, then the end of the entries. Shape (n + 1,).
     concepts (IntArray): Concept rows. Shape (n_entries,).
@@ -48,13 +48,13 @@ class ConceptsOfAliases:
 
 
 class AliasTable:
-    """Immutable counts of how often the training corpus linked each string to each concept.
+    """Immutable counts of how often each string is linked to each concept in the training corpus.
 
     counts (Mapping): Normalised string -> concept id -> count.
     """
 
     def __init__(self, counts: Mapping[str, Mapping[str, int]] | None = None) -> None:
-        # Copy to plain dicts of strings and numbers, which the garbage collector does not track.
+        # Copy to plain dicts: the garbage collector does not track dicts of strings and numbers.
         self.counts = {name: dict(ids) for name, ids in (counts or {}).items()}
         self._of_kbs: WeakKeyDictionary[KnowledgeBase, ConceptsOfAliases] = WeakKeyDictionary()
 
@@ -74,7 +74,7 @@ class AliasTable:
         return cls(data)
 
     def with_mentions(self, mentions: Iterable[tuple[str, str]]) -> AliasTable:
-        """Return a table with additional (normalised string, concept id) mentions."""
+        """Return a copy that also counts these (normalised string, concept id) mentions."""
         counts = defaultdict(Counter, {name: Counter(ids) for name, ids in self.counts.items()})
         for name, concept_id in mentions:
             counts[name][concept_id] += 1
@@ -92,14 +92,14 @@ class AliasTable:
 
     @property
     def ids(self) -> Counter[str]:
-        """Number of training mentions of each concept id."""
+        """Number of training mentions per concept id."""
         ids = Counter[str]()
         for counts in self.counts.values():
             ids.update(counts)
         return ids
 
     def concepts(self, kb: KnowledgeBase) -> ConceptsOfAliases:
-        """Return each string's concepts in a knowledge base, cached while that base is open."""
+        """Return each string's concepts in a knowledge base, cached for as long as it is open."""
         if (cached := self._of_kbs.get(kb)) is not None:
             return cached
         counts_of_names = [self.counts[name] for name in self.names]
@@ -121,40 +121,40 @@ class AliasTable:
 
 
 # Columns of the feature matrix.
-#   exact: the query is a name of the concept (0.8 for a spelling variant of a name)
-#   preferred: the query is the preferred name of the concept
+#   exact: 1 if the query is a name of the concept, 0.8 if it is a spelling variant of one
+#   preferred: `exact` if that name is the concept's preferred name, otherwise 0
 #   unique: `exact`, divided by the number of concepts with this name
 #   alias_share: this concept's share of the training mentions of this string
 #   alias_count: log(1 + training mentions of this string linked to this concept)
 #   dense, ngram: cosine of the concept's best name in the search
-#   dense_best, ngram_best: the search ranks a name of this concept first
+#   dense_best, ngram_best: whether the search ranks a name of this concept first
 #   alias_ngram, alias_dense: cosine of the concept's best training string in the search, times the
-#       fraction of that string's mentions that were linked to the concept
+#       fraction of that string's mentions linked to the concept
 #   dense_vote, ngram_vote, alias_ngram_vote, alias_dense_vote: the concept's share of the search
 #       results, weighted by similarity, times the cosine of the best result
-#   words, covered: Dice coefficient of the words of the query and the best name, and the fraction
-#       of the query that the shared words cover
+#   words: Dice coefficient between the words in the query and in the best name
+#   covered: fraction of the query that the shared words cover
 #   prior: log(1 + training mentions of the concept)
-#   has_encoder, has_alias_table: 1 if the linker has an encoder; 1 if it has an alias table
+#   has_encoder: 1 if the linker has an encoder; has_alias_table: 1 if it has an alias table
 FEATURES = (
     "exact", "preferred", "unique", "alias_share", "alias_count", "dense", "dense_best", "ngram",
     "ngram_best", "alias_ngram", "alias_dense", "dense_vote", "ngram_vote", "alias_ngram_vote",
     "alias_dense_vote", "words", "covered", "prior", "has_encoder", "has_alias_table",
 )  # fmt: skip
-# Kinds of evidence that can be switched off; "prior" does not propose candidates.
+# Kinds of evidence that can be disabled; "prior" does not propose candidates.
 EVIDENCE = ("exact", "alias_table", "ngram", "dense", "prior")
 _COLUMN = {name: index for index, name in enumerate(FEATURES)}
 _NAME_FEATURES = ("dense", "dense_best", "ngram", "ngram_best", "words", "covered")
 _ALIAS_FEATURES = ("alias_ngram", "alias_dense", "alias_ngram_vote", "alias_dense_vote")
 _RESPELLED_EXACT = 0.8  # value of the `exact` feature for spelling variants
-_VOTE_TEMPERATURE = 0.05  # a name whose cosine is below the best by this much gets 1/e of its votes
+_VOTE_TEMPERATURE = 0.05  # a name this far below the best cosine gets 1/e of the best name's votes
 EXACT, ALIAS, DENSE, NGRAM = 1, 2, 4, 8
 SOURCES = {EXACT: "exact", ALIAS: "alias_table", DENSE: "dense", NGRAM: "ngram"}
 
 
 @dataclass(frozen=True)
 class CandidateTable:
-    """Candidates of a batch of queries, grouped by query.
+    """Candidates for a batch of queries, grouped by query.
 
     query, concept, name (IntArray): Query number, concept row, and row of the matching name (-1 if
         only the alias table proposes the concept). Shape (n,).
@@ -191,12 +191,12 @@ def candidate_table(
     evidence: Container[str] = EVIDENCE,
     also_names: Container[str] = (),
 ) -> CandidateTable:
-    """Collect the candidates of each query from all sources.
+    """Collect the candidates for each query from all sources.
 
     queries (Sequence[str]): Distinct normalised strings.
-    dense_search (Callable | None): The dense search among the names of the knowledge base, and
-        among `alias_table.names` if they are evidence; None without an encoder.
-    ngram_search (NgramSearch): Searches the names of the knowledge base.
+    dense_search (Callable | None): Dense search over the knowledge base names and, if the alias
+        table is evidence, over `alias_table.names`; None without an encoder.
+    ngram_search (NgramSearch): N-gram search over the knowledge base names.
     k (int): Number of names that the n-gram search returns.
     evidence (Container[str]): The members of EVIDENCE to use.
     also_names (Container[str]): Searches ("ngram", "dense") to run even for queries that are names.
@@ -207,9 +207,9 @@ def candidate_table(
     proposals = [_from_exact_names(queries, kb)] if "exact" in evidence else []
     in_alias_table = _from_alias_table(queries, alias_table.rows, aliases)
     proposals.append(in_alias_table)
-    # Single letters are not searched: "c" in "c/o" is not a misspelt "CS". Knowledge base names are
-    # not searched either: searches are slow, and similar names hardly ever score higher than the
-    # name itself. The n-gram search, which is the slowest, also skips alias-table strings.
+    # Skip single letters: "c" in "c/o" is not a misspelt "CS". Skip knowledge base names as well,
+    # because searches are slow and similar names rarely score higher than the name itself. The
+    # n-gram search is the slowest, so it also skips alias-table strings.
     is_word = np.array([len(query) > 1 for query in queries], dtype=bool)
     is_name = np.zeros(len(queries), dtype=bool)
     if "exact" in evidence:
@@ -241,7 +241,7 @@ def candidate_table(
 
 
 def _merge_proposals(proposals: list[_Proposals], *, n_concepts: int) -> CandidateTable:
-    """Merge proposals into one row per (query, concept) pair, with each feature's maximum."""
+    """Merge proposals into one row per (query, concept) pair, taking each feature's maximum."""
     query = np.concatenate([p.query for p in proposals])
     concept = np.concatenate([p.concept for p in proposals])
     keys, pair = np.unique(query * n_concepts + concept, return_inverse=True)
@@ -255,7 +255,7 @@ def _merge_proposals(proposals: list[_Proposals], *, n_concepts: int) -> Candida
         np.bitwise_or.at(sources, rows, np.uint8(p.source))
         for feature, values in p.values.items():
             np.maximum.at(features[:, _COLUMN[feature]], rows, values.astype(np.float32))
-        # Take the best name from the first source that has one; a source's best names come first.
+        # Take the best name from the first source with one; each source lists its best names first.
         unnamed = name[rows] < 0
         first_rows, first = np.unique(rows[unnamed], return_index=True)
         name[first_rows] = p.name[unnamed][first]
@@ -263,7 +263,7 @@ def _merge_proposals(proposals: list[_Proposals], *, n_concepts: int) -> Candida
 
 
 def _from_exact_names(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
-    """Propose the concepts that have the query, or else a spelling variant of it, as a name."""
+    """Propose the concepts whose name is the query or, failing that, a spelling variant of it."""
     rows = kb.lookup_names(queries)
     strength = np.where(rows >= 0, 1.0, _RESPELLED_EXACT)
     respelled = [(i, v) for i in np.flatnonzero(rows < 0).tolist() for v in respellings(queries[i])]
@@ -275,8 +275,8 @@ def _from_exact_names(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
     query = np.repeat(np.arange(len(queries)), np.diff(indptr))
     exact = strength[query]
     unique = exact / np.diff(indptr)[query]
-    # Set search features as if every search had found the name: they must not depend on which
-    # searches ran.
+    # Set the search features as if every search had found the name, so that they do not depend on
+    # which searches ran.
     values = {
         "exact": exact,
         "preferred": exact * preferred,
@@ -289,7 +289,7 @@ def _from_exact_names(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
 def _from_alias_table(
     queries: Sequence[str], alias_rows: Mapping[str, int], aliases: ConceptsOfAliases
 ) -> _Proposals:
-    """Propose the concepts that the query was linked to in training."""
+    """Propose the concepts linked to the query in training."""
     known = np.array([i for i, query in enumerate(queries) if query in alias_rows], dtype=np.int64)
     rows = np.array([alias_rows[queries[i]] for i in known], dtype=np.int64)
     entry, number = _alias_entries(aliases, rows)
@@ -321,7 +321,7 @@ def _from_names(
     """
     rows, cosines = result
     different, number = np.unique(rows.ravel(), return_inverse=True)
-    n_missing = int((different < 0).sum())  # -1 (fewer than k names were found) sorts first
+    n_missing = int((different < 0).sum())  # -1 (fewer than k results) sorts first
     names = [""] * n_missing + normalize_names(kb.names.take(different[n_missing:]))
     owner = np.repeat(np.arange(len(queries)), rows.shape[1])
     words, covered = word_overlap(queries, names, owner, number)
@@ -331,7 +331,7 @@ def _from_names(
     values = {
         search: np.maximum(cosine, 0.0),
         f"{search}_vote": _votes(query, concepts, cosine),
-        # Tolerate 1e-5, because rounding can separate names that are equally near.
+        # Allow a tolerance of 1e-5, because rounding can separate equally near names.
         f"{search}_best": cosine >= cosines.max(axis=1, initial=-np.inf)[query] - 1e-5,
         "words": words[entry],
         "covered": covered[entry],
@@ -343,7 +343,7 @@ def _from_names(
 def _from_aliases(
     aliases: ConceptsOfAliases, numbers: IntArray, result: SearchResult, *, feature: str
 ) -> _Proposals:
-    """Propose the concepts that training linked to the alias-table strings found by a search."""
+    """Propose the concepts linked in training to the alias-table strings that a search found."""
     rows, cosines = result
     hits = np.flatnonzero(rows.ravel() >= 0)
     entry, number = _alias_entries(aliases, rows.ravel()[hits])
@@ -378,7 +378,7 @@ def _votes(
 
 
 def default_fusion() -> Fusion:
-    """Return the default weights of the evidence, for linkers with or without an encoder.
+    """Return the default evidence weights, for linkers with or without an encoder.
 
     training/scripts/starter.py fitted these weights; `fit_fusion` fits weights on a user's corpus.
     """

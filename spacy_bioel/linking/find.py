@@ -44,8 +44,8 @@ def find_mentions(docs: Iterable[Doc], generator: CandidateGenerator) -> Batch:
 def find_names(
     mentions: Sequence[FoundSpans], generator: CandidateGenerator, settings: LinkerSettings
 ) -> Sequence[FoundSpans]:
-    """Find names that are not mentions yet: all names with `mentions = "dictionary"`, otherwise
-    only unambiguous names."""
+    """Find names that are not yet mentions: all of them if `mentions = "dictionary"`, otherwise
+    only unambiguous ones."""
     if settings.mentions == BY_DICTIONARY:
         found = _find_all_names([of_doc.doc for of_doc in mentions], generator, settings)
         for of_doc, before in zip(found, mentions, strict=True):
@@ -64,15 +64,15 @@ def find_names(
 
 
 def mentions_of(doc: Doc, mentions: str, key: str) -> FoundSpans:
-    """Return a document's mentions and their probabilities, with the words that the detector
-    excludes and the names that the `bioel_names` pipe has stored."""
+    """Return a document's mentions with their probabilities, the detector's excluded words, and
+    the names stored by the `bioel_names` pipe."""
     spans, stored = mention_spans(doc, mentions, spans_key=key), stored_names(doc, key)
     rows = {(start, end, label): row for start, end, label, *row in stored.get("rows", ())}
     read, names, meant = list[ScoredSpan](), dict[SpanKey, str](), dict[SpanKey, float]()
     for span, (first, end, label, p) in zip(spans, scored(doc, spans, key), strict=True):
         place = span.start_char, span.end_char
         if (*place, "") in rows:
-            label = ""  # the span's label was set by a linker
+            label = ""  # a linker set the span's label
         read.append((first, end, label, p))
         name, probability = rows.get((*place, label), ("", None))
         if name:
@@ -95,7 +95,7 @@ def _attrs_of(doc: Doc, key: str) -> Mapping[str, Any]:
 
 
 def scored(doc: Doc, spans: Iterable[Span], key: str) -> list[ScoredSpan]:
-    """Return mentions with their probabilities in the span group, or 1 if unknown."""
+    """Return mentions with their probabilities from the span group (1 if unknown)."""
     group, scores = doc.spans.get(key, ()), _attrs_of(doc, key).get("scores", ())
     places = [(s.start, s.end, s.label_) for s in group]
     known = dict(zip(places, scores, strict=True)) if len(scores) == len(places) else {}
@@ -107,7 +107,7 @@ def scored(doc: Doc, spans: Iterable[Span], key: str) -> list[ScoredSpan]:
 def _find_all_names(
     docs: Sequence[Doc], generator: CandidateGenerator, settings: LinkerSettings
 ) -> Sequence[FoundSpans]:
-    """Find exact and similar knowledge base names in texts; each span's query is the name found.
+    """Find exact and similar knowledge base names in text; each span's query is the matched name.
 
     Spans added by rules for particular labels have probability 1 and replace overlapping names.
     Then, rules that complete the dictionary may change all spans.
@@ -134,7 +134,7 @@ def _find_all_names(
 
 
 def add_hidden_names(batch: Batch, generator: CandidateGenerator) -> tuple[list[int], Batch]:
-    """Replace NIL mentions, which have no concept, by the unambiguous names that they hide.
+    """Replace NIL mentions (mentions without a concept) with the unambiguous names they hide.
 
     RETURNS (tuple): Indices of the documents that changed, and a batch of their mentions.
     """

@@ -1,4 +1,4 @@
-"""Link mentions that are given, for example by an annotated corpus."""
+"""Link given mentions, such as the gold mentions in an annotated corpus."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ DOCS_PER_BATCH = 32
 def link_gold_mentions(
     nlp: Language, linker: Linker, texts: Iterable[AnnotatedText]
 ) -> Iterator[list[Link]]:
-    """Yield the linker's links for each text; the linker receives the gold offsets and labels."""
+    """Yield the linker's links for each text, given the gold offsets and labels."""
     key: str = linker.cfg["spans_key"]
     docs: Iterable[Doc] = (
         with_gold_mentions(nlp.make_doc(t.text), t, spans_key=key) for t in texts
     )
     if listens(linker.model):
         docs = with_token_vectors(nlp, docs)
-    # Whatever the `mentions` setting is, link the gold spans rather than entities or KB names.
+    # Override the `mentions` setting to link the gold spans, not entities or KB names.
     with changed_settings(linker.cfg, {"mentions": "spans"}):
         for doc in linker.pipe(docs, batch_size=DOCS_PER_BATCH):
             yield get_links(doc, spans_key=key)
@@ -35,7 +35,7 @@ def link_gold_mentions(
 
 @contextmanager
 def changed_settings(cfg: dict[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
-    """Change a pipe's settings inside a `with` block, and restore them afterwards."""
+    """Change a pipe's settings for the duration of a `with` block."""
     previous = {name: cfg[name] for name in values}
     try:
         cfg.update(values)

@@ -1,4 +1,4 @@
-"""Link mentions: `link` takes a `Batch` of mentions from their strings to concept ids.
+"""Link mentions: `link` resolves a `Batch` of mentions to concept ids.
 
 1. Before `link` is called, `linking.find` finds the spans, `Batch.of` expands abbreviations, and
    rules prepare the strings to look up and split composites (`RuleSet.prepare`).
@@ -36,7 +36,7 @@ def link(
     *,
     nil_threshold: float | None = None,
 ) -> tuple[Batch, list[list[Link]]]:
-    """Decide what the mentions of each document are linked to.
+    """Link the mentions in each document.
 
     If a mention is NIL but ends with an unambiguous name, as in "patients with NSCLC", the name is
     linked instead.
@@ -44,7 +44,7 @@ def link(
     batch (Batch): Mentions from `linking.find`, with or without their candidates.
     nil_threshold (float | None): Minimum score of a link; None: as in the settings.
     RETURNS (tuple): The batch with its links, and the links of each document. If names replaced
-        mentions, the batch has only the documents concerned, enough to explain a single text.
+        mentions, the batch contains only the affected documents (enough to explain one text).
     RAISES BioelError: [B497, B500, B503] if rules fail.
     """
     decided = decide(rank_candidates(batch, generator), generator, nil_threshold=nil_threshold)
@@ -80,8 +80,8 @@ def rank_by_string(batch: Batch, generator: CandidateGenerator) -> Batch:
         batch = batch.followed_by(generator.rules.prepare(parts))
     labels = batch.labels
     if batch.probabilities and not (state.rescorer or state.alias_table.counts):
-        # Dictionary names need no search if there is neither a contextual model nor an alias table
-        # that could prefer other concepts.
+        # Dictionary names need no search unless a contextual model or an alias table could prefer
+        # other concepts.
         pairs = zip(batch.labels, batch.probabilities, strict=True)
         labels = [label if p is None else AS_NAME for label, p in pairs]
     strings = list(zip(batch.strings, labels, strict=True))
@@ -116,7 +116,7 @@ def agree_in_documents(
         for c in ranked[pair]:
             by_string = support[owner, c.id]
             by_string[pair[0]] = max(by_string.get(pair[0], 0.0), c.score)
-    # Two scores per concept suffice: if the best is the string's own, the second-best is used.
+    # Two scores per concept suffice: if the best is the string's own, use the second best.
     best_two = {
         key: sorted(scores.items(), key=itemgetter(1), reverse=True)[:2]
         for key, scores in support.items()
@@ -128,7 +128,7 @@ def agree_in_documents(
             others = [score for other, score in best_two[owner, c.id] if other != pair[0]]
             raised.append(c.score * exp(weight * others[0]) if others else c.score)
         if raised != (scores := [c.score for c in candidates]):
-            # Keep the sum of scores: agreement favours one concept over another, not over NIL.
+            # Preserve the sum of scores: agreement favours one concept over another, not over NIL.
             # Concepts in different knowledge bases do not compete, so the sum can exceed 1.
             growth = sum(raised) / sum(scores)
             candidates = tuple(  # dataclasses.replace is several times slower
@@ -143,11 +143,11 @@ def agree_in_documents(
 def decide(
     batch: Batch, generator: CandidateGenerator, *, nil_threshold: float | None = None
 ) -> Batch:
-    """Let the rules rescore the candidates, and decide what each mention is linked to.
+    """Let the rules rescore the candidates, then choose each mention's link.
 
     Unless a composite reading is chosen, a mention is NIL if it has no candidates, if its best
-    candidate scores below the threshold, or if its two best candidates are tied. After this test
-    for ties, the score of a dictionary name is multiplied by the probability that it is meant.
+    candidate scores below the threshold, or if its two best candidates are tied. After the tie
+    check, a dictionary name's score is multiplied by the probability that the name is meant.
     """
     settings, rules = generator.state.settings, generator.rules
     threshold = settings.nil_threshold if nil_threshold is None else nil_threshold
@@ -184,13 +184,13 @@ def decide_one(
     *,
     nil_threshold: float,
 ) -> Link:
-    """Decide what a mention is linked to: one concept, several (composite), or none (NIL).
+    """Choose a mention's link: one concept, several (composite), or none (NIL).
 
     A composite reading is chosen if its parts are different concepts and if the reading is more
     probable than the whole mention, so "head and neck neoplasms" remains one concept. A reading is
     as probable as its least probable part; unless its parts agree, this is raised to the power of
     their number, to be cautious. If the parts agree and one is also the concept of the whole, the
-    reading only has to exceed the threshold: "CDK4/6" is also a name of Cdk4 in flies.
+    reading only needs to exceed the threshold: "CDK4/6" is also a name of Cdk4 in flies.
     """
     whole = candidates
     whole_ids = ids = tuple(c.id for c in whole[:1] if c.score >= nil_threshold)
@@ -215,7 +215,7 @@ def decide_one(
 def with_labels(
     links: Sequence[Link], probabilities: Sequence[float | None], kb: KnowledgeBase
 ) -> list[Link]:
-    """Give dictionary names without a label the label of their linked or best concept."""
+    """Label unlabelled dictionary names with the label of their linked or best concept."""
     concepts = [next(iter(link.ids or [c.id for c in link.candidates]), "") for link in links]
     rows, index = np.unique(kb.find_all(concepts), return_inverse=True)
     labels = [kb.title] * int((rows < 0).sum()) + kb.labels_of(rows[rows >= 0])

@@ -1,6 +1,6 @@
-"""The `bioel_names` pipe, which finds names of a knowledge base and leaves linking to a linker."""
+"""The `bioel_names` pipe: finds knowledge base names, and leaves linking to a linker."""
 
-# No `from __future__ import annotations`: spaCy reads the annotations as types.
+# No `from __future__ import annotations`: spaCy needs real types in annotations.
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -45,7 +45,7 @@ class NameLookup(JoiningPipe, Pipe):
 
     @property
     def linker(self) -> Linker:
-        """The linker whose knowledge base is used. RAISES BioelError: [B082] without a linker."""
+        """Linker that provides the knowledge base. RAISES BioelError: [B082] without a linker."""
         linkers: list[Linker] = [] if self.cfg["kb"] else self.pipeline.made_by(LINKER)
         if linkers:
             return max(linkers, key=lambda one: one.cfg["spans_key"] == self.cfg["spans_key"])
@@ -98,9 +98,9 @@ class NameLookup(JoiningPipe, Pipe):
                 raise BioelError(Errors.B083.format(name=self.name, earlier=name, key=key))
 
     def current_settings(self) -> dict[str, Any]:
-        """Return the current settings in the form used in configs."""
+        """Return the current settings in config format."""
         return NameSettings.of(self.cfg).model_dump(mode="json")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A worker process has no pipeline to take a linker from, so the linker is pickled too.
+        # Pickle the linker too, because worker processes have no pipeline to get it from.
         return partial(NameLookup, self.name, settings=self.cfg, linker=self.linker), ()

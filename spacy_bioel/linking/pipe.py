@@ -1,6 +1,6 @@
 """The `bioel_linker` pipe, which links mentions to concepts in a knowledge base."""
 
-# No `from __future__ import annotations`: spaCy reads the annotations as types.
+# No `from __future__ import annotations`: spaCy needs real types in annotations.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -89,17 +89,17 @@ class Linker(StoredPipe[LinkerSettings]):
         self.fusion: Fusion | None = None
         self.rescoring: Fusion | None = None
         self._ngram_search = ngram_search
-        # Relative paths start from this folder, even if the working folder changes before they
-        # are first used.
+        # Resolve relative paths against this folder, even if the working folder changes before
+        # they are first used.
         self._base = Path.cwd() if settings.get("kb") else Path()
-        self.included: KbSetting = ""  # knowledge bases in the folder of the saved linker
+        self.included: KbSetting = ""  # knowledge bases in the saved linker's folder
         self.pipeline = Pipeline()
         self._lock = RLock()
         self._cache = Cache()
         self._forget_kb()
 
     def _forget_kb(self) -> None:
-        """End training, and forget the open knowledge base, which is opened again on next use."""
+        """End training, and drop the open knowledge base, so that it is reopened on next use."""
         self._kb: KnowledgeBase | None = None
         self._opened_as: KbSetting = ""  # the `kb` setting when `_kb` was opened
         self._is_equipped = False  # whether `_equip` has added the bundled components
@@ -142,7 +142,7 @@ class Linker(StoredPipe[LinkerSettings]):
 
     @property
     def state(self) -> LinkerState:
-        """The linker's current parts. Raises the same errors as `kb` and `check_settings`."""
+        """Snapshot of the linker's parts. Raises the same errors as `kb` and `check_settings`."""
         with self._lock:
             return LinkerState(
                 kb=self.kb,  # first: opening the KB may add the bundled encoder and alias table
@@ -221,7 +221,7 @@ class Linker(StoredPipe[LinkerSettings]):
             starter.ensure_vectors(kb, self._freeze())
 
     def kb_if_built(self) -> KnowledgeBase:
-        """Open the knowledge base for reading records, without building or encoding anything.
+        """Open the knowledge base to read its records, without building or encoding anything.
 
         RAISES BioelError: [B320] if the KB is not built; the same errors as `KnowledgeBase.open`.
         """
@@ -233,7 +233,7 @@ class Linker(StoredPipe[LinkerSettings]):
             return self._kb
 
     def set_kb(self, kb: KnowledgeBase | Path | KbSetting) -> None:
-        """Switch to other knowledge bases. No retraining is needed; any training in progress ends.
+        """Switch to other knowledge bases without retraining; this ends any training in progress.
 
         kb (KnowledgeBase | Path | KbSetting): An open knowledge base, or a value of the `kb`
             setting. Large knowledge bases need vectors from this pipe's encoder (see `encode_kb`).
@@ -247,22 +247,22 @@ class Linker(StoredPipe[LinkerSettings]):
     def _take(self, kb: KnowledgeBase, setting: KbSetting) -> None:
         """Link against an open knowledge base; `setting` assigns labels to its parts."""
         with self._lock:
-            self.pipeline.forget_order()  # check again whether the labels of other pipes fit.
-            # Bundled KBs are saved by name, because their cache path differs between machines.
+            self.pipeline.forget_order()  # check again that the other pipes' labels fit.
+            # Save bundled KBs by name, because their cache path differs between machines.
             folders = [bundled.place_of(part) for part in parts_of(kb)]
             self.cfg["kb"] = setting_of(kb, folders, before=setting)
             self._forget_kb()
             self._kb, self._opened_as = kb, deepcopy(self.cfg["kb"])
 
     # Storage: encoder, alias table and weights are saved as parts, the knowledge base as a folder.
-    # Bundled components are saved too, so that the first use of a pipe does not change the parts
-    # that are saved.
+    # Bundled components are saved too, so that using a pipe for the first time does not change the
+    # parts that are saved.
 
     def saved_state(self) -> dict[str, Any]:
         return {"kb": self._included_kb()} if self.cfg["include_kb"] else {}
 
     def _included_kb(self) -> KbSetting:
-        """Return the `kb` setting for a pipe that is saved with its knowledge bases."""
+        """Build the `kb` setting for a pipe that is saved with its knowledge bases."""
         if isinstance(self.cfg["kb"], str):
             return INCLUDED  # without opening the knowledge base
         n = len(parts_of(self.kb))
@@ -337,7 +337,7 @@ class Linker(StoredPipe[LinkerSettings]):
 
     def read_folder(self, folder: Path) -> None:
         super().read_folder(folder)
-        # Another `kb` setting in the config takes precedence over the saved knowledge base.
+        # A different `kb` setting in the config takes precedence over the saved knowledge base.
         if self.included and self.cfg["kb"] in ("", self.included):
             find = partial(bundled.find_included, folder.resolve())
             self.cfg["kb"] = bundled.map_folders(self.included, find)
@@ -345,7 +345,7 @@ class Linker(StoredPipe[LinkerSettings]):
     # Prediction.
 
     def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
-        """Return the links of each document, in the order of its mentions."""
+        """Return each document's links, in the order of its mentions."""
         return sum(in_halves(lambda part: self.link(part)[1], list(docs)), [])
 
     def link(self, docs: Iterable[Doc]) -> tuple[Batch, list[list[Link]]]:
@@ -393,7 +393,7 @@ class Linker(StoredPipe[LinkerSettings]):
         vocabulary: int = 16000,
         width: int = 256,
     ) -> None:
-        """Set the knowledge base, count the training mentions, and make the networks.
+        """Set the knowledge base, count the training mentions, and build the networks.
 
         kb (KnowledgeBase | str | None): Knowledge base or its folder; None: the `kb` setting.
         encoder, embeddings, vocabulary, width: See `training.make_networks`.
@@ -437,7 +437,7 @@ class Linker(StoredPipe[LinkerSettings]):
         )
 
     def learn(self, examples: Sequence[Example]) -> float | None:
-        """Add the gradients of a batch. RAISES BioelError: [B053] before `initialize`."""
+        """Accumulate a batch's gradients. RAISES BioelError: [B053] before `initialize`."""
         if not self.has_encoder:
             raise BioelError(Errors.B053.format(name=self.name))
         with self._lock:
@@ -475,12 +475,12 @@ class Linker(StoredPipe[LinkerSettings]):
         scores: dict[str, Any] = super().score(examples, canonical=self.kb.canonical, **kwargs)
         return scores
 
-    # Vectors, and copies for other processes.
+    # Vectors and pickling.
 
     def encode_kb(
         self, kb: KnowledgeBase | str | Path, *, progress: Callable[[int], None] | None = None
     ) -> Encoded:
-        """Write name vectors and contextual model data to knowledge base folders; ends training.
+        """Write name vectors and contextual model data to knowledge base folders. Ends training.
 
         progress (Callable | None): Called with the number of names after each block.
         RETURNS (Encoded): Counts for all knowledge bases, and the last one's approximate index.

@@ -1,4 +1,4 @@
-"""Interface between the linker and contextual models, which read mentions in their documents."""
+"""Interface between the linker and contextual models, which rescore candidates in context."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ContextualScores(Protocol):
     features: FloatArray
 
     def rank(self, fusion: Fusion | None, *, top: int) -> list[tuple[Candidate, ...]]:
-        """Return each mention's `top` best candidates; `fusion = None` uses default weights."""
+        """Return each mention's `top` best candidates; `fusion=None` uses the default weights."""
 
 
 class Rescorer:
@@ -40,7 +40,7 @@ class Rescorer:
     A model architecture sets `model.attrs["rescorer"]` to its subclass of this class.
 
     evidence (str): Name of the model's evidence, in candidates and in the `evidence` settings.
-    features (Sequence[str]): Names of the features that are weighted.
+    features (Sequence[str]): Names of the weighted features.
     proposes (bool): Whether the model adds candidates that the string searches did not find.
     """
 
@@ -54,7 +54,7 @@ class Rescorer:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the model has its contextual network."""
+        """Whether the model already has its contextual network."""
         return self.model.maybe_get_ref("network") is not None
 
     @property
@@ -76,7 +76,7 @@ class Rescorer:
         """Load the files of `parts`; the name encoder has already been loaded."""
 
     def encode_kb(self, kb: KnowledgeBase) -> None:
-        """Write rescoring data other than name vectors to a knowledge base folder."""
+        """Write rescoring data (apart from name vectors) to a knowledge base folder."""
 
     def find(self, docs: Iterable[Doc], settings: LinkerSettings) -> Batch:
         """Find mentions in documents, labelled with their predicted types."""
@@ -88,6 +88,6 @@ class Rescorer:
 
 
 def rescorer_of(model: Model[Any, Any]) -> Rescorer | None:
-    """Return the contextual part of a linker's model; None if the model is only a name encoder."""
+    """Return the contextual part of a linker's model, or None if it is only a name encoder."""
     rescorer_class = model.attrs.get("rescorer")
     return None if rescorer_class is None else rescorer_class(model)

@@ -1,4 +1,4 @@
-"""Searches among names: the n-gram search, and the dense search with a frozen encoder."""
+"""Name searches: n-gram search, and dense search with a frozen encoder."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from spacy_bioel.types import FloatArray, IntArray
 
 
 class NameSearch(Protocol):
-    """Interface of a search for the names nearest to unit vectors; see `kb.vectors.ExactIndex`."""
+    """Interface for searching the names nearest to unit vectors; see `kb.vectors.ExactIndex`."""
 
     def search(self, queries: FloatArray, k: int) -> SearchResult: ...
 
 
 class NgramSearch(Protocol):
-    """Interface of a search for names that are spelled like a query."""
+    """Interface for searching names that are spelled like a query."""
 
     def search(self, queries: Sequence[str], k: int) -> SearchResult:
         """Return the k most similar names for each query.
@@ -68,7 +68,7 @@ ENCODE_ON_LOAD = 60_000
 
 @dataclass(frozen=True, eq=False)
 class FrozenEncoder:
-    """A name encoder for inference, whose weights do not change.
+    """Name encoder with fixed weights, for inference.
 
     model (NameEncoder): The encoder, including its word pieces.
     infer (Callable): Inference function for its network, made by `inference_of`.
@@ -79,7 +79,7 @@ class FrozenEncoder:
 
     @classmethod
     def of(cls, model: NameEncoder) -> FrozenEncoder:
-        """Freeze an encoder with its current weights."""
+        """Freeze an encoder at its current weights."""
         return cls(model, inference_of(model))
 
     @cached_property
@@ -95,14 +95,14 @@ class FrozenEncoder:
         return encode_names(self.model, names, infer=self.infer)
 
     def write(self, kb: KnowledgeBase, *, progress: Callable[[int], None] | None = None) -> Encoded:
-        """Write vectors of all names to the knowledge base folder (see `write_vectors`)."""
+        """Write the vectors of all names to the knowledge base folder (see `write_vectors`)."""
         name, dim = self.fingerprint, self.model.get_dim("nO")
         return write_vectors(kb, self.encode, fingerprint=name, dim=dim, progress=progress)
 
 
 @dataclass(frozen=True)
 class EncodedNames:
-    """Knowledge base names with their vectors, and a dense search among them.
+    """Knowledge base names with their vectors, and a dense search over them.
 
     vectors (QuantizedVectors): Unit vectors, possibly memory-mapped. Shape (n, dim).
     index (NameSearch): Index of the vectors.
@@ -122,7 +122,7 @@ class EncodedNames:
         return rows, scores
 
     def take(self, rows: IntArray) -> FloatArray:
-        """Return the vectors for name rows; zeros if a name has none. Shape (len(rows), dim)."""
+        """Return the vectors for name rows (zeros for names with none). Shape (len(rows), dim)."""
         if self.rows is None:
             return self.vectors.take(rows)
         positions = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
@@ -131,7 +131,7 @@ class EncodedNames:
 
 
 class JoinedNames:
-    """Names in a joined knowledge base, with the vectors from each of its parts.
+    """Names in a joined knowledge base, with the vectors from its parts.
 
     parts (Sequence): Encoded names of each part; None for parts without vectors.
     """
@@ -146,12 +146,12 @@ class JoinedNames:
         self.search = JoinedSearch([*filter(None, parts)], rows, nothing=-np.inf).search
 
     def take(self, rows: IntArray) -> FloatArray:
-        """Return the vectors for joined name rows; zeros if a name has none. Shape (n, dim)."""
+        """Return the vectors for joined name rows (zeros for names with none). Shape (n, dim)."""
         blocks = []
         for number, positions, part_rows in self._names.local(rows):
             if (names := self._parts[number]) is not None:
                 blocks.append((positions, names.take(part_rows)))
-        # At least one part has vectors, because otherwise the dense search is switched off.
+        # At least one part has vectors; otherwise the dense search would be disabled.
         vectors = np.zeros((len(rows), blocks[0][1].shape[1]), dtype=np.float32)
         for positions, part_vectors in blocks:
             vectors[positions] = part_vectors
@@ -179,7 +179,7 @@ def encoded_names(kb: KnowledgeBase, encoder: FrozenEncoder) -> EncodedNames:
 
 
 class NamePool:
-    """The names in a knowledge base that are encoded repeatedly during training.
+    """Knowledge base names that are repeatedly re-encoded during training.
 
     Encoding all names at every refresh would take longer than the training itself. The pool is
     filled with all names for concepts in the training corpus, then with the names for the concepts

@@ -1,4 +1,4 @@
-"""The bundled name encoder and alias table, for linkers that do not have their own.
+"""The bundled name encoder and alias table, for linkers without their own.
 
 Bundled knowledge bases are built in the user's cache folder on first use, and MeSH is also encoded.
 This happens only once, even if several threads and processes start at the same time.
@@ -38,7 +38,7 @@ ENCODER = ASSETS_FOLDER / "encoder"
 
 
 def starter_alias_table() -> AliasTable:
-    """Return the alias table counted on the training documents of the bundled encoder."""
+    """Load the alias table built from the bundled encoder's training documents."""
     return AliasTable(srsly.read_json(ASSETS_FOLDER / "alias_table.json"))
 
 
@@ -54,10 +54,10 @@ def ensure_vectors(kb: KnowledgeBase, encoder: FrozenEncoder) -> None:
 
 
 def string_vectors(encoder: FrozenEncoder, names: Sequence[str]) -> QuantizedVectors:
-    """Return the vectors of alias-table strings.
+    """Encode alias-table strings, or load their cached vectors.
 
-    The latest vectors are cached on disk, because encoding the strings takes most of the time
-    needed for the first document.
+    The latest vectors are cached on disk, because encoding would otherwise take up most of the time
+    for the first document.
     """
     content = "\n".join([encoder.fingerprint, *names])
     digest = blake2b(content.encode("utf8", "surrogatepass"), digest_size=16).hexdigest()
@@ -79,7 +79,7 @@ def is_dense(kb: KnowledgeBase, encoder: FrozenEncoder, *, mentions: str = "auto
 
     Among the bundled knowledge bases, only MeSH has a dense search. Genes and organisms have many
     names that vary little in spelling, so their vectors would cost more memory and time on first
-    use than all the rest. If another large knowledge base has no vectors, the bundled encoder is
+    use than everything else. If another large knowledge base has no vectors, the bundled encoder is
     switched off with warning [W064]; any other encoder needs vectors.
 
     mentions (str): The linker's `mentions` setting. With "dictionary", there is no warning.
@@ -117,6 +117,6 @@ def _warn_of_no_vectors(kb: KnowledgeBase, mentions: str) -> None:
 
 
 def read_starter_encoder(model: NameEncoder) -> None:
-    """Load the bundled encoder if the model's architecture fits, whatever the knowledge base."""
+    """Load the bundled encoder if the architecture fits, regardless of the knowledge base."""
     if srsly.read_json(ENCODER / "encoder.json") == encoder_settings(model):
         read_encoder(model, ENCODER)

@@ -41,11 +41,11 @@ from spacy_bioel.types import IntArray
 if TYPE_CHECKING:
     from spacy_bioel.linking.rescoring import Rescorer
 
-_MAX_NEGATIVES = 10  # hard negatives stored for each training string
+_MAX_NEGATIVES = 10  # max. hard negatives stored per training string
 
 
 class NameSampler:
-    """Draws names for training; the same seed always gives the same names.
+    """Draws names for training, deterministically for a given seed.
 
     settings (TrainingSettings): Number of `synonyms` (pairs of names for the same concept) in each
         update, and of `negatives` (hard negatives) for each mention.
@@ -95,7 +95,7 @@ class NameSampler:
 
 
 def without(kb: KnowledgeBase, rows: IntArray, concepts: set[int]) -> IntArray:
-    """Remove the names of the given concepts, and the padding -1, from name rows."""
+    """Remove the given concepts' names, and the -1 padding, from name rows."""
     indptr, owners, _ = kb.concepts_of_names(rows)
     is_right = [
         row < 0 or not concepts.isdisjoint(owners[start:end].tolist())
@@ -108,7 +108,7 @@ def without(kb: KnowledgeBase, rows: IntArray, concepts: set[int]) -> IntArray:
 def gold_mentions(
     examples: Sequence[Example], settings: LinkerSettings, *, with_all: bool = False
 ) -> tuple[Batch, list[str]]:
-    """Return the gold mentions that have exactly one id, with their ids.
+    """Return the gold mentions with exactly one id, along with these ids.
 
     with_all (bool): Also return mentions with no id or several ids, with "" as their id.
     """
@@ -144,7 +144,7 @@ def make_networks(
     encoder: str | None,
     **arguments: Any,
 ) -> None:
-    """Make a linker's networks: the name encoder and, in a contextual model, a contextual network.
+    """Build a linker's networks: a name encoder and, for a contextual model, a contextual network.
 
     encoder (str | None): Folder of an encoder to start from (see training/scripts/pretrain.py), or
         "starter" for the bundled encoder. The name encoder then ignores the arguments below,
@@ -171,7 +171,7 @@ def make_networks(
 
 
 class NameTraining:
-    """Trains a name encoder to give similar vectors only to names for the same concept.
+    """Trains a name encoder so that only names for the same concept get similar vectors.
 
     model (Model): The linker's model, whose name encoder already has a network.
     state (LinkerState): The linker's state when training begins; its frozen encoder is not used.
@@ -188,7 +188,7 @@ class NameTraining:
         self._updates = 0
 
     def update(self, examples: Sequence[Example]) -> float | None:
-        """Add the gradients of a batch. RETURNS (float | None): The loss; None without gradient."""
+        """Accumulate a batch's gradients. RETURNS (float | None): The loss; None if it has none."""
         if self._updates and self._updates % self.settings.refresh_every == 0:
             encoder = FrozenEncoder.of(self.encoder)
             self.mine(encoder, self.pool.encoded(encoder.encode))
@@ -196,7 +196,7 @@ class NameTraining:
         return self.learn(examples)
 
     def pool_of(self, state: LinkerState) -> NamePool | None:
-        """Return the names used for linking development documents; None for all names.
+        """Return the names to link development documents against, or None for all names.
 
         Encoding all names of a large knowledge base at each evaluation would take longer than the
         training.
@@ -216,7 +216,7 @@ class NameTraining:
         self._sampler.mine(encoder.encode, names)
 
     def learn(self, examples: Sequence[Example]) -> float | None:
-        """Add the gradients of a batch, and return its loss."""
+        """Accumulate a batch's gradients, and return its loss."""
         names, concepts = self.draw(examples)
         if not names:
             return None
@@ -226,7 +226,7 @@ class NameTraining:
         return float(loss)
 
     def loss_of_names(self, vectors: Any, concepts: IntArray) -> tuple[Any, ...]:
-        """Compute the loss chosen in the settings for name vectors, and its gradient."""
+        """Compute the configured loss for name vectors, and its gradient."""
         from spacy_bioel.models import networks
 
         loss = getattr(networks, f"{self.settings.loss}_loss")

@@ -1,6 +1,6 @@
 """Check a linker's settings against its model, the other pipes, and the knowledge base.
 
-Also count how many gold ids of a corpus a knowledge base has, and suggest a missing prefix.
+Also count how many of a corpus's gold ids a knowledge base has, and suggest a missing prefix.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from spacy_bioel.settings import (
 from spacy_bioel.types import DBSNP
 
 _DOC_ENTS, _DOC_SPANS = "doc.ents", "doc.spans"
-_MAX_SHOWN = 5  # maximum number of types or ids that a message lists
-_MAX_IDS_TRIED = 1000  # gold ids that a prefix is tried on; concepts that prefixes are taken from
+_MAX_SHOWN = 5  # max. types or ids listed in a message
+_MAX_IDS_TRIED = 1000  # max. gold ids to try a prefix on; max. concepts to take prefixes from
 
 
 def check_order(nlp: Language, linker: StoredPipe[LinkerSettings]) -> None:
-    """Check that a linker fits the other pipes.
+    """Check that a linker is compatible with the other pipes.
 
     Warns [W271] if all pipes that find mentions come after the linker, [W320] if earlier pipes
     write mentions where the linker does not look, [W321] if no pipe finds mentions with a label in
@@ -120,7 +120,7 @@ def _check_labels(
     finders: Mapping[str, object],
     rule_labels: set[str],
 ) -> None:
-    """Warn [W321] about labels in the settings that neither a pipe nor a rule finds.
+    """Warn [W321] about labels in the settings that no pipe or rule finds.
 
     There is no warning if a pipe does not declare its labels, or if the `kb` setting covers all
     labels that pipes find. With "spans+dictionary", the linker itself finds the labels in `kb`.
@@ -164,7 +164,7 @@ def check_folders(value: KbSetting) -> None:
 
 
 def check_saved_kb(kb: KnowledgeBase | None, linker: str, *, includes_kb: bool) -> None:
-    """Refuse to save a pipe without its knowledge base if that base exists only in memory.
+    """Refuse to save a pipe without its knowledge base if it exists only in memory.
 
     RAISES BioelError: [B467] if saving would lose a knowledge base.
     """
@@ -173,7 +173,7 @@ def check_saved_kb(kb: KnowledgeBase | None, linker: str, *, includes_kb: bool) 
 
 
 def check_settings(cfg: Mapping[str, Any], model: Model[Any, Any]) -> LinkerSettings:
-    """Check and return a linker's settings.
+    """Validate and return a linker's settings.
 
     RAISES BioelError: [B270] if a setting is wrong, [B301] if the model is set to find mentions but
         cannot, [B066] if no evidence proposes candidates.
@@ -192,7 +192,7 @@ def check_settings(cfg: Mapping[str, Any], model: Model[Any, Any]) -> LinkerSett
 
 @dataclass(frozen=True, slots=True)
 class KnownIds:
-    """Counts of the gold ids in a corpus that a knowledge base contains or lacks.
+    """Counts of the gold ids in a corpus that a knowledge base has or lacks.
 
     n, known (int): Number of gold ids, and number of known gold ids; repeated ids count each time.
     missing (tuple[str, ...]): Distinct ids that the knowledge base lacks, the most frequent first.
@@ -216,11 +216,11 @@ class KnownIds:
 
     @property
     def are_few(self) -> bool:
-        """Whether the knowledge base has less than half of the gold ids."""
+        """Whether the knowledge base has fewer than half of the gold ids."""
         return 2 * self.known < self.n
 
     def message(self, template: str, kb: KnowledgeBase, path: object) -> str:
-        """Format error B077 or warning W340, which suggest what to change."""
+        """Format error B077 or warning W340, including a hint on what to change."""
         first = ", ".join(f"{id:.40}" for id in self.missing[:_MAX_SHOWN])
         hint = "Correct the ids (--prefix adds a prefix), or choose another knowledge base (--kb)."
         if prefix := _likely_prefix(kb, self.missing):
@@ -230,7 +230,7 @@ class KnownIds:
 
 
 def warn_of_gold_ids(kb: KnowledgeBase, examples: Iterable[Example], *, key: str) -> None:
-    """Warn [W340] if a knowledge base has less than half of the gold ids of examples."""
+    """Warn [W340] if a knowledge base has fewer than half of the examples' gold ids."""
     ids = (id for x in examples for span in gold_spans(x, key=key) for id in span.ids)
     found = KnownIds.of(kb, Counter(ids))
     if found.are_few:
@@ -238,7 +238,7 @@ def warn_of_gold_ids(kb: KnowledgeBase, examples: Iterable[Example], *, key: str
 
 
 def _likely_prefix(kb: KnowledgeBase, missing: Iterable[str]) -> str:
-    """Return a prefix with which a knowledge base has at least half of the missing ids, or ""."""
+    """Find a prefix that resolves at least half of the missing ids; return "" if none does."""
     bare = [id for id in missing if ":" not in id][:_MAX_IDS_TRIED]
     rows = np.linspace(0, len(kb) - 1, min(len(kb), _MAX_IDS_TRIED) if bare else 0).astype(int)
     prefixes = Counter(id.partition(":")[0] for id in kb.ids_of(rows) if ":" in id)
@@ -249,7 +249,7 @@ def _likely_prefix(kb: KnowledgeBase, missing: Iterable[str]) -> str:
 
 
 def check_gold_ids(kb: KnowledgeBase, counts: Mapping[str, int], path: object) -> None:
-    """Warn [W340] if a knowledge base has less than half of the gold ids of a corpus.
+    """Warn [W340] if a knowledge base has fewer than half of a corpus's gold ids.
 
     counts (Mapping[str, int]): How often each id occurs in the corpus.
     path (object): The corpus, for messages.

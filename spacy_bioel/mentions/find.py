@@ -1,10 +1,10 @@
-"""Find the spans in a text: `find` runs steps that change the spans of each document.
+"""Find mentions: `find` runs a sequence of steps that change each document's spans.
 
 `bioel_mentions` begins with the spans that its network has scored (`steps_of_detector`).
 `bioel_names`, or a linker that adds names, begins with the mentions that the documents already
 have (`steps_of_linker`).
 
-A step may change each document's `FoundSpans`, which log what was dropped or added, and why. Where
+A step may change each document's `FoundSpans`, which log what was dropped or added, and why. If
 spans overlap:
 
 * Words that the user includes replace the spans that they overlap; later steps may drop the words.
@@ -45,7 +45,7 @@ _BRACKETS = re.compile(r"[()\[\]]")
 _NEVER_IN_MENTIONS = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>|\b[Dd]en(?:y|ies|ied|ying)\b")
 # White space between the words of a name: may contain a line break, but not a blank line.
 _SPACE_IN_NAME = r"(?:[^\S\r\n]++(?:\r?\n[^\S\r\n]*+)?|\r?\n[^\S\r\n]*+)"
-# Probabilities are kept at least this far from 0 and 1, where log-odds would be infinite.
+# Keep probabilities at least this far from 0 and 1, so that log-odds stay finite.
 _MIN_DISTANCE_FROM_CERTAIN = 1e-7
 # Weights are integers in this unit, so that sums are exact and ties can be detected.
 _WEIGHT_UNIT = 1e-9
@@ -54,7 +54,7 @@ Step = Callable[[Sequence[FoundSpans]], None]
 
 
 def find(found: Sequence[FoundSpans], steps: Sequence[Step]) -> Sequence[FoundSpans]:
-    """Run the steps on the spans of documents, and return the changed spans.
+    """Run the steps on each document's spans, and return the changed spans.
 
     RAISES BioelError: [B497, B498] if rules fail.
     """
@@ -98,13 +98,13 @@ def steps_of_detector(settings: Mapping[str, Any], rules: RuleSet) -> list[Step]
 
 
 def steps_of_linker(names: UnambiguousNames, rules: RuleSet, *, abbreviations: bool) -> list[Step]:
-    """Return the steps that add unambiguous names, short forms and rules' spans to mentions."""
+    """Return the steps that add unambiguous names, short forms and spans from rules."""
     forms: list[Step] = [_add_defined_forms] if abbreviations else []
     return [names.propose, *forms, rules.propose]
 
 
 def _each(change: Callable[..., list[ScoredSpan]], why: str = "", **arguments: Any) -> Step:
-    """Return a step that changes the spans of each document independently."""
+    """Build a step that changes each document's spans independently."""
 
     def step(found: Sequence[FoundSpans]) -> None:
         for of_doc in found:
@@ -133,7 +133,7 @@ def drop_several_paragraphs(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpa
 
 
 def drop_function_words(doc: Doc, spans: list[ScoredSpan]) -> list[ScoredSpan]:
-    """Drop function words if the whole text is in capitals, where "WAS" is not a gene."""
+    """Drop function words if the whole text is in capitals: "WAS" is then not a gene."""
     if not is_in_capitals(text_of(doc)):
         return spans
     return _keep_texts(doc, spans, lambda text: text.lower() not in STOP_WORDS)
@@ -201,7 +201,7 @@ def drop_overlaps(
     adds nothing. The algorithm is exact weighted interval scheduling by dynamic programming,
     O(n log n).
 
-    Of choices with equal weight, the one that covers more tokens wins, then the one that ends
+    Among choices of equal weight, the one that covers more tokens wins, then the one that ends
     earlier, compared from the last mention back. For the same tokens, the first label wins.
 
     mentions (Sequence): Mentions at or above the threshold.
@@ -249,7 +249,7 @@ def word_lists(cfg: Mapping[str, Any]) -> tuple[dict[str, Sequence[str]], frozen
 
 
 def drop_words(doc: Doc, spans: list[ScoredSpan], *, words: Collection[str]) -> list[ScoredSpan]:
-    """Drop spans, of any label, whose whole text is one of these words."""
+    """Drop spans (of any label) whose entire text is one of these words."""
     if not words:
         return spans
     return _keep_texts(doc, spans, lambda text: on_one_line(text.lower()) not in words)
@@ -258,7 +258,7 @@ def drop_words(doc: Doc, spans: list[ScoredSpan], *, words: Collection[str]) -> 
 def add_words(
     doc: Doc, spans: list[ScoredSpan], *, include: Mapping[str, Sequence[str]]
 ) -> list[ScoredSpan]:
-    """Add spans for the included words, ignoring case, and drop the spans that overlap them.
+    """Add spans for the included words, ignoring case, and drop the spans they overlap.
 
     include (Mapping): Words by label. The added spans have probability 1.
     """
@@ -287,7 +287,7 @@ def add_defined_forms(found: FoundSpans) -> None:
     """Add every occurrence of a short form that the document defines for a mention, such as "AKI"
     in "acute kidney injury (AKI)", with the mention's label and probability.
 
-    Mentions with the same tokens are replaced, or dropped where the document defines the short form
+    Mentions with the same tokens are replaced, or dropped if the document defines the short form
     as something that is not a mention. An occurrence that overlaps any other mention is not added,
     and neither is an excluded word.
     """

@@ -47,7 +47,7 @@ N_FEATURES = 65
 
 @dataclass(frozen=True)
 class MentionBatch:
-    """Documents, which may be empty, with their gazetteer matches.
+    """Documents (possibly empty) with their gazetteer matches.
 
     spans (IntArray): Matched spans as rows (start, width - 1, feature); tokens are counted over
         all documents. Shape (n, 3).
@@ -59,7 +59,7 @@ class MentionBatch:
     words: IntArray
 
 
-# Start token, end token (exclusive) and label of each span; tokens are counted over the batch.
+# Start token, end token (exclusive) and label of each span, with tokens counted over the batch.
 # Shape (n_spans, 3).
 TokenSpans = IntArray
 
@@ -67,19 +67,19 @@ TokenSpans = IntArray
 Logits = FloatArray
 
 MentionModel = Model[MentionBatch, Logits]
-# Network inputs: token vectors, tokens per document, and gazetteer matches of spans and of words.
+# Network inputs: token vectors, tokens per document, and gazetteer matches for spans and words.
 Inputs = tuple[FloatArray, IntArray, IntArray, IntArray]
 
 _TOKENS_PER_PART = 4096  # max. tokens scored together
 O, B, I, L, U = range(5)  # noqa: E741
-# Whether each BILOU tag continues an open mention, and whether it leaves a mention open.
+# Whether each BILOU tag continues an open mention, and whether it leaves one open.
 _NEEDS_OPEN = np.array([0, 0, 1, 1, 0])
 _LEAVES_OPEN = np.array([0, 1, 1, 0, 0])
 
 
 @dataclass(frozen=True)
 class DetectorKind:
-    """An architecture's network, loss and decoding, as module-level functions for pickling.
+    """An architecture's network, loss and decoding, as picklable module-level functions.
 
     scorer (str): The network, a class in `models.networks`.
     infer (Callable): Computes the logits from weights, the network inputs as arrays, and max_width.
@@ -136,7 +136,7 @@ def add_scorer(model: MentionModel, *, n_labels: int, width: int | None = None) 
 
 
 def set_labels(model: MentionModel, rows: Sequence[int | None]) -> None:
-    """Rebuild the last layer of a trained model for other labels.
+    """Rebuild a trained model's last layer for a different set of labels.
 
     rows (Sequence): For each label, the index of the label whose weights it copies. None: the label
         starts silent, with a low score for all spans.
@@ -164,14 +164,14 @@ def _make_scorer(name: str, settings: dict[str, int | float]) -> nn.Module:
 def find_spans(
     model: MentionModel, batch: MentionBatch, *, min_probability: float
 ) -> tuple[TokenSpans, FloatArray]:
-    """Return the spans with at least a minimum probability, in order, and their probabilities.
+    """Return the spans that reach a minimum probability, in order, with their probabilities.
 
     batch (MentionBatch): A batch with at least one token.
     """
     kind, scorer, width = model.attrs["kind"], model.get_ref("scorer"), model.attrs["max_width"]
     on_gpu, quantized = is_on_gpu(scorer), model.attrs["quantized"]
     weights = {} if on_gpu else weights_of(scorer)
-    # Number of tokens on each side of a part that its spans depend on; None: whole documents.
+    # Tokens of context that a part needs on each side; None: whole documents.
     margin = 2 * (width - 1) if kind.is_local else None
 
     def find(part: tuple[int, slice, Inputs]) -> tuple[TokenSpans, FloatArray]:
@@ -195,14 +195,14 @@ def find_spans(
 def _split_batch(
     vectors: FloatArray, batch: MentionBatch, margin: int | None
 ) -> Iterator[tuple[int, slice, Inputs]]:
-    """Split a batch into parts between any two tokens or, without a margin, between documents.
+    """Split a batch at any token boundary or, without a margin, only between documents.
 
     YIELDS (tuple): The first token of a part, its tokens without the margins, and its inputs.
     """
     ends = np.cumsum([len(doc) for doc in batch.docs])
     n_tokens = int(ends[-1])
     edges = np.append(np.arange(0, n_tokens, _TOKENS_PER_PART), n_tokens)
-    if margin is None:  # parts must end at the end of a document
+    if margin is None:  # parts must end at document boundaries
         edges = np.unique(np.append(0, ends[np.searchsorted(ends, edges[1:])]))
     spans = batch.spans[np.argsort(batch.spans[:, 0], kind="stable")]
     for start, end in pairwise(edges.tolist()):
@@ -215,7 +215,7 @@ def _split_batch(
 
 
 def _matches_between(matches: IntArray, low: int, high: int) -> IntArray:
-    """Return the matches, which are sorted, that start in tokens [low, high), counted from low."""
+    """Return matches starting in tokens [low, high), relative to low. `matches` must be sorted."""
     first, last = np.searchsorted(matches[:, 0], [low, high])
     inside = matches[first:last].copy()
     inside[:, 0] -= low
@@ -259,7 +259,7 @@ def build_span_enumerator_v1(
 def _span_loss(
     logits: Logits, gold: TokenSpans, probabilities: FloatArray, annotated: BoolArray
 ) -> tuple[float, Logits]:
-    """Compute the binary cross-entropy, summed over spans and annotated labels, per gold mention.
+    """Compute the binary cross-entropy per gold mention, over all spans and annotated labels.
 
     logits (Logits): -inf for spans outside a document. Shape (n_tokens, max_width, n_labels).
     """
@@ -280,11 +280,11 @@ def _span_loss(
 def _decode_spans(
     logits: Logits, lengths: IntArray, min_probability: float
 ) -> tuple[TokenSpans, FloatArray]:
-    """Decode all spans with at least the minimum probability, including overlapping spans."""
-    # Most spans are far below the minimum. Compute exact probabilities only for the other spans.
+    """Decode all spans that reach the minimum probability, including overlapping ones."""
+    # Most spans are far below the minimum, so compute exact probabilities only for the rest.
     lowest = np.log(min_probability) - 1 if min_probability > 0 else -np.inf
     start, width, label = np.nonzero(logits > lowest)
-    # Computed in float64, so that the float32 result hardly ever depends on the processor.
+    # Use float64, so that the float32 result hardly ever depends on the processor.
     p = _sigmoid(logits[start, width, label].astype(np.float64))
     kept = p >= min_probability
     return np.stack([start, start + width + 1, label], axis=1)[kept], p[kept]
@@ -301,7 +301,7 @@ _ENUMERATOR = DetectorKind(
 
 
 def longest_spans(spans: IntArray) -> BoolArray:
-    """Return a mask of spans that do not overlap; longer, then earlier spans win. Shape (n,)."""
+    """Return a mask of non-overlapping spans, preferring longer, then earlier ones. Shape (n,)."""
     kept = np.zeros(len(spans), dtype=bool)
     taken: set[int] = set()
     for i in np.lexsort((spans[:, 1], spans[:, 0], spans[:, 0] - spans[:, 1])).tolist():
@@ -327,7 +327,7 @@ def encode_bilou(spans: IntArray, n_tokens: int) -> IntArray:
 
 
 def decode_bilou(logits: FloatArray, lengths: IntArray) -> tuple[IntArray, DoubleArray, IntArray]:
-    """Find the mentions in each document from its most probable legal tag sequence (Viterbi).
+    """Decode each document's mentions from its most probable legal tag sequence (Viterbi).
 
     logits (FloatArray): Tag logits for the tokens of all documents in sequence. Shape
         (n_tokens, 5).
@@ -341,7 +341,7 @@ def decode_bilou(logits: FloatArray, lengths: IntArray) -> tuple[IntArray, Doubl
     tags = _most_probable_tags(scores, lengths)
     start = np.flatnonzero((tags == B) | (tags == U))
     end = np.flatnonzero((tags == L) | (tags == U)) + 1
-    # The added element allows a mention to end with the last token. Legal mentions have no gaps.
+    # The extra element lets a mention end at the last token. Legal mentions have no gaps.
     tag_probability = np.append(np.exp(scores[np.arange(len(tags)), tags]), 1.0)
     borders = np.stack([start, end], axis=1)
     lowest = np.minimum.reduceat(tag_probability, borders.ravel())[::2]
@@ -351,10 +351,10 @@ def decode_bilou(logits: FloatArray, lengths: IntArray) -> tuple[IntArray, Doubl
 
 
 def _most_probable_tags(scores: DoubleArray, lengths: IntArray) -> IntArray:
-    """Return the most probable legal tags, computed for all documents at once, token by token."""
+    """Find the most probable legal tags of all documents at once, token by token."""
     n, longest = len(lengths), int(lengths.max(initial=0))
     first = np.cumsum(lengths) - lengths
-    # Scores of each document's best sequence without an open mention, and with an open mention.
+    # Scores of each document's best tag sequences: with no mention left open, and with one.
     best = np.tile([0.0, -np.inf], (n, 1))
     last_tag = np.zeros((longest, n, 2), dtype=np.int64)  # in the best sequence up to each token
     for position in range(longest):
@@ -446,7 +446,7 @@ def _decode_tags(
     label_before = np.concatenate([[-1], labels[:-1]])
     label_before[(np.cumsum(lengths) - lengths)[lengths > 0]] = -1
     is_start = (labels >= 0) & ((tags <= n_labels) | (labels != label_before))
-    # A mention ends before the next start, before the next O, or with the last token.
+    # A mention ends before the next start or O, or at the last token.
     borders = np.append(np.flatnonzero(is_start | (labels < 0)), len(tags))
     start = np.flatnonzero(is_start)
     end = borders[np.searchsorted(borders, start, side="right")]

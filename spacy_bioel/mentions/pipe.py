@@ -1,6 +1,6 @@
 """The `bioel_mentions` pipe: detects mentions with a model that scores spans or tags tokens."""
 
-# No `from __future__ import annotations`: spaCy reads the annotations as types.
+# No `from __future__ import annotations`: spaCy needs real types in annotations.
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -65,13 +65,13 @@ class MentionDetector(StoredPipe[MentionSettings]):
         self.scorer = scorer
         self.gazetteer = Gazetteer()
         self.entities = RuleSet(entities or {})
-        # Additional training spans by document text, with labels that nobody has annotated.
+        # Extra training spans by document text, for labels that have not been annotated.
         self.taught: Mapping[str, Sequence[ScoredSpan]] = {}
         self.cfg = CurrentSettings({"labels": [], **settings})
         self.check_settings()
 
     def read_settings(self) -> MentionSettings:
-        """Check and return the settings. RAISES BioelError: [B270]"""
+        """Validate and return the settings. RAISES BioelError: [B270]"""
         return MentionSettings.of({k: v for k, v in self.cfg.items() if k != "labels"})
 
     @property
@@ -92,7 +92,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
         return 1
 
     def change_labels(self, starts: Mapping[str, str | None]) -> None:
-        """Replace the labels of a trained detector.
+        """Replace a trained detector's labels.
 
         starts (Mapping[str, str | None]): For each new label, the old label whose weights and
             `include` words it copies; None: the new label scores low everywhere.
@@ -179,7 +179,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
     def score_spans(
         self, docs: list[Doc], *, min_probability: float = MIN_SCORED_PROBABILITY
     ) -> list[list[ScoredSpan]]:
-        """Score the spans in each document that may become mentions, before any selection.
+        """Score each document's candidate mentions, before any selection.
 
         min_probability (float): Lowest probability of a returned span, if below the threshold.
         RAISES BioelError: The same errors as `predict`.
@@ -245,7 +245,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
         return loss, ops.asarray(gradient)
 
     def _targets(self, examples: Iterable[Example]) -> tuple[TokenSpans, FloatArray, BoolArray]:
-        """Return the gold mentions, their probabilities, and the annotated labels of each token.
+        """Return the gold mentions, their probabilities, and each token's annotated labels.
 
         Only tokens that the network reads are counted, over all documents. Shapes (n_mentions, 3),
         (n_mentions,), (n_tokens, n_labels). Warns [W346] about a label that the model lacks.
@@ -294,7 +294,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
             weights_from_bytes(self.model, parts["model.safetensors"])
 
     def __reduce__(self) -> tuple:
-        # Needed by worker processes that are started with "spawn".
+        # Needed by worker processes started with "spawn".
         about = {"settings": self.cfg, "entities": self.entities.rules, "scorer": self.scorer}
         make = partial(type(self), self.vocab, self.model, self.name, **about)
         return _unpickle_detector, (make, self.to_bytes())
@@ -305,7 +305,7 @@ def _unpickle_detector(make: Callable[[], MentionDetector], data: bytes) -> Ment
 
 
 def _words_of(doc: Doc) -> IntArray:
-    """Return the first and the last token of each word, leaving out white space other than blank
+    """Return the first and last token of each word, skipping white space other than blank
     lines. "H(2)O" is one word. Shape (n, 2)."""
     white_space = np.flatnonzero(doc.to_array([IS_SPACE]).ravel()).tolist()
     left_out = [i for i in white_space if not BLANK_LINE.search(doc[i].text)]
@@ -318,7 +318,7 @@ def _words_of(doc: Doc) -> IntArray:
 
 
 def _doc_of_words(doc: Doc, words: IntArray) -> Doc:
-    """Return a document of words, with a space wherever tokens between them are left out."""
+    """Build a document from words, with a space wherever tokens between them were skipped."""
     if len(words) == len(doc):
         return doc
     first, last = words.T
@@ -333,7 +333,7 @@ def _doc_of_words(doc: Doc, words: IntArray) -> Doc:
 
 
 def match_gazetteer(gazetteer: Gazetteer, docs: list[Doc], *, max_width: int) -> MentionBatch:
-    """Find gazetteer names of up to `max_width` tokens, and single words that names contain."""
+    """Match gazetteer names of up to `max_width` tokens, and single words from names."""
     lengths = np.array([len(doc) for doc in docs], dtype=np.int64)
     tokens = normalized_tokens(docs)
     spans = [np.stack(gazetteer.match_spans(tokens, max_width, lengths=lengths), axis=1)]

@@ -1,4 +1,4 @@
-"""Evidence fusion: turns the features of candidates into probabilities, and ranks candidates.
+"""Evidence fusion: turn candidate features into probabilities, and rank the candidates.
 
 A network with one small hidden layer scores each candidate. Probabilities are a softmax over a
 mention's candidates and NIL, whose score is 0, so they are comparable across mentions.
@@ -19,8 +19,8 @@ from spacy_bioel.kb.bundled import ASSETS_FOLDER
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import DECIMALS, BoolArray, DoubleArray, FloatArray, IntArray
 
-# A candidate below this probability hardly affects other candidates, so reading its
-# cross-references is not worthwhile.
+# A candidate below this probability hardly affects the others, so its cross-references are not
+# worth reading.
 _MIN_EQUIVALENT_PROBABILITY = 0.05
 # Different sources use different prefixes for the same vocabulary. UMLS ids have no prefix.
 _STANDARD_PREFIXES = {"MSH": "MESH", "UMLS": "", "UMLS_CUI": ""}
@@ -57,7 +57,7 @@ class Fusion:
         return hidden @ self.output + z @ self.direct + self.bias
 
     def weights(self) -> DoubleArray:
-        """Return all fitted weights as one vector, in the order of `evaluation.fit`."""
+        """Return all fitted weights as one vector, in the order that `evaluation.fit` uses."""
         parts = [self.hidden, self.hidden_bias, self.output, self.direct, np.array([self.bias])]
         return np.concatenate([part.ravel() for part in parts])
 
@@ -68,7 +68,7 @@ class Fusion:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], features: Sequence[str]) -> Fusion:
-        """Create the weights from the result of `to_json`.
+        """Build the weights from the output of `to_json`.
 
         RAISES BioelError: [B272] if weights are not finite numbers or have the wrong shape.
         """
@@ -87,12 +87,12 @@ class Fusion:
 
 @cache
 def bundled_fusion(file: str, features: tuple[str, ...]) -> Fusion:
-    """Load the fusion weights in a file that comes with the package."""
+    """Load fusion weights from a file bundled with the package."""
     return Fusion.from_json(json.loads((ASSETS_FOLDER / file).read_text("utf8")), features)
 
 
 def read_weights(data: Any, features: Sequence[str]) -> Fusion | None:
-    """Load saved weights; None if there are none or, with warning [W062], if features differ.
+    """Load saved weights, or return None if missing or if the features differ (warns [W062]).
 
     RAISES BioelError: The same errors as `Fusion.from_json`.
     """
@@ -111,7 +111,7 @@ def _invalid_weights(found: str) -> BioelError:
 def softmax_by_group(
     scores: DoubleArray, groups: IntArray, *, counted: BoolArray | None = None
 ) -> DoubleArray:
-    """Return each candidate's probability among the candidates of its group and NIL. Shape (n,).
+    """Return each candidate's probability among its group's candidates and NIL. Shape (n,).
 
     scores (DoubleArray): Score of each candidate; -inf if it is excluded. Shape (n,).
     groups (IntArray): Index of the mention of each candidate. Shape (n,).
@@ -119,7 +119,7 @@ def softmax_by_group(
         candidates; None: all. Shape (n,).
     """
     n_groups = int(groups.max(initial=-1)) + 1
-    highest = np.zeros(n_groups)  # at least 0, which is the score of NIL
+    highest = np.zeros(n_groups)  # at least 0, the score of NIL
     np.maximum.at(highest, groups, scores)
     odds = np.exp(scores - highest[groups])
     counted_odds = odds if counted is None else odds * counted
@@ -135,10 +135,10 @@ def rank(
     top: int,
     kept: BoolArray | None = None,
 ) -> tuple[IntArray, DoubleArray]:
-    """Return the indices of each group's `top` best candidates, group by group, best first, and
-    the probability of every candidate.
+    """Return the indices of each group's `top` best candidates (grouped, best first), and every
+    candidate's probability.
 
-    If concepts are equivalent, only the most probable one lowers the probability of others. Ties go
+    Of equivalent concepts, only the most probable one lowers the probability of others. Ties go
     to the lower concept row, i.e. the lower id. Probabilities are rounded before they are compared,
     because their last bits depend on the other candidates in a batch.
 
@@ -192,7 +192,7 @@ def have_likelier_equivalents(
 
 
 def standard_id(id: str) -> str:
-    """Return an id in its standard spelling: "msh:d001" becomes "MESH:D001"."""
+    """Normalise an id to its canonical form: "msh:d001" becomes "MESH:D001"."""
     prefix, separator, local = id.partition(":")
     if not separator:
         return id.upper()

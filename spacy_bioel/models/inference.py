@@ -2,12 +2,12 @@
 
 All numbers are float32. Weights have the same names as in the `state_dict` of the torch networks,
 so saved pipelines run without torch. Results agree with torch to within 1e-5, unless the model is
-quantised: then products are those of whole numbers (see `integers`).
+quantised: it then multiplies whole numbers (see `integers`).
 
 A tok2vec is a listener to a `tok2vec` pipe, or part of the model. Tokens with identical features
 are embedded once per batch, and the layers of spaCy's CNN run in NumPy, whose matrix products take
-a third of the time that thinc's take. Only rounded weights are cached, and used again if the
-weights have not changed. If any layer is not recognised, the tok2vec's own `predict` runs instead.
+a third as long as thinc's. Only rounded weights are cached, and they are reused if the weights
+have not changed. If any layer is not recognised, the tok2vec's own `predict` runs instead.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def layer_norm(x: FloatArray, gain: FloatArray, bias: FloatArray, *, epsilon: fl
 
 
 def _row_sums(x: FloatArray) -> FloatArray:
-    """Add up each row, half by half: NumPy's order depends on the processor. Shape (n, 1)."""
+    """Sum each row by halving, because NumPy's order depends on the processor. Shape (n, 1)."""
     while (width := x.shape[1]) > 1:
         half = width // 2
         sums = x[:, :half] + x[:, half : 2 * half]
@@ -73,7 +73,7 @@ def _row_sums(x: FloatArray) -> FloatArray:
     return x
 
 
-# Detectors: logits from token vectors and gazetteer matches. Equations are in `models.networks`.
+# Detectors: logits from token vectors and gazetteer matches, as defined in `models.networks`.
 
 
 def add_matches(
@@ -95,12 +95,12 @@ def add_matches(
 
 
 def _add_rows(x: FloatArray, positions: IntArray, rows: FloatArray) -> None:
-    """Add each row to x at its position, in order; a position may occur several times."""
+    """Add each row to x at its position, in order; positions may repeat."""
     order = np.argsort(positions, kind="stable")
     in_order = positions[order]
     first = np.flatnonzero(np.diff(in_order, prepend=-1))
     n_same = np.diff(first, append=len(order))
-    for i in range(n_same.max(initial=0)):  # the i-th row of each position
+    for i in range(n_same.max(initial=0)):  # the i-th row at each position
         at = order[first[n_same > i] + i]
         x[positions[at]] += rows[at]
 
@@ -133,7 +133,7 @@ def _hidden_logits(
     weights: Weights, starts: FloatArray, ends: FloatArray, content: FloatArray, spans: IntArray
 ) -> FloatArray:
     """Score spans with a hidden layer, block by block (see `models.networks.SpanScorer`)."""
-    # In float64: the order of additions hardly ever changes the result, as float32.
+    # Use float64, so that the order of additions hardly ever changes the float32 result.
     output, widths = weights["output.weight"].astype(np.float64), weights["width.weight"]
     n, max_width = len(starts), len(widths)
     logits = np.empty((n, max_width, len(output)), np.float32)
@@ -170,7 +170,7 @@ def _linear_shapes(name: str, width_out: int, width_in: int) -> Shapes:
     return {f"{name}.weight": (width_out, width_in), f"{name}.bias": (width_out,)}
 
 
-START_BIAS = -4.0  # bias of a new label: almost no spans are mentions
+START_BIAS = -4.0  # initial bias of a label, because almost no spans are mentions
 
 
 def detector_shapes(
@@ -206,13 +206,13 @@ class NumpyResCNN:
     weights (Weights): Weights of the torch network.
     tables (Weights): Frozen embeddings (see `models.networks.FrozenEmbeddings`).
     widths (Sequence[int]): Odd filter widths.
-    quantized (bool): Whether products are those of whole numbers.
+    quantized (bool): Whether to multiply whole numbers.
     """
 
     def __init__(
         self, weights: Weights, tables: Weights, *, widths: Sequence[int], quantized: bool = False
     ) -> None:
-        # Copied, as in `_Block`, because training modifies a network's arrays in place.
+        # Copy the arrays, as `_Block` does, because training modifies them in place.
         self.weights: dict[str, Any] = {
             name: maybe_quantized(array.copy(), quantized and array.ndim > 1)
             for name, array in weights.items()
@@ -278,7 +278,7 @@ class _Block:
         sides = {offset: taps(offset) for offset in range(-reach, reach + 1) if offset}
         self.offsets = [(offset, len(rows)) for offset, rows in sides.items()]
         self.filters = maybe_quantized(np.concatenate([centre, *sides.values()]), quantized)
-        # Reorder the columns of the first layer, which are in the order of the network's filters.
+        # Reorder the first layer's columns, which follow the network's own filter order.
         columns = np.split(weights[f"{prefix}feed_forward.0.weight"], len(filters), axis=1)
         self.first = (
             maybe_quantized(np.concatenate([columns[i] for i in order], axis=1), quantized),
@@ -301,7 +301,7 @@ class _Block:
         for offset, n_filters in self.offsets:
             taps = products[:, column : column + n_filters]
             column += n_filters
-            # Leave out products that would combine tokens of different names.
+            # Zero the products that would combine tokens from different names.
             taps[positions < offset if offset > 0 else n_left <= -offset] = 0
             rows = slice(max(0, -offset), max(0, n - max(0, offset)))
             neighbours = slice(max(0, offset), max(0, n - max(0, -offset)))
@@ -335,8 +335,8 @@ Layers = list[ArrayFunction]
 
 # Number of tokens processed together: few enough that results stay in the processor's cache.
 _TOKENS_PER_BLOCK = 1024
-# Layers are recognised by the modules of their forward functions: the layers of a tok2vec, of its
-# embedding, and of its CNN. CNN layers must also have the expected parameters.
+# The layers of a tok2vec, its embedding and its CNN are recognised by the module of their forward
+# function. CNN layers must also have the expected parameters.
 _CHAIN, _WITH_ARRAY = "thinc.layers.chain", "thinc.layers.with_array"
 _EMBED_LAYERS = (
     "spacy.ml.featureextractor",
@@ -354,9 +354,9 @@ _HASH_BASE = 0x9E3779B97F4A7C15  # odd, so that multiplication loses no bits
 
 
 def make_parameters(tok2vec: Model) -> None:
-    """Initialise the parameters of a tok2vec to zero, before saved weights are loaded.
+    """Initialise a tok2vec's parameters to zero before loading saved weights.
 
-    thinc would draw random numbers several times for each layer, taking half of the loading time.
+    thinc would draw random numbers several times per layer, which takes half of the loading time.
     """
     random_layers = [
         (layer, init)
@@ -382,7 +382,7 @@ def read_tokens(
     gradient."""
     lengths: Any = [len(doc) for doc in docs]
     vectors, backprop = tok2vec(docs, is_train)
-    # Some tok2vec models return a row for an empty document: cut each array to fit its document.
+    # Truncate each array to its document, because some tok2vecs return a row for empty ones.
     flat = tok2vec.ops.flatten([v[:n] for v, n in zip(vectors, lengths, strict=True)])
 
     def backprop_tokens(d_flat: Floats2d) -> list[Doc]:
@@ -398,7 +398,7 @@ def token_vectors(
     parallel_map: Callable[[Callable, Iterable], Iterable] = map,
     quantized: bool = False,
 ) -> FloatArray:
-    """Compute the token vectors of all documents, identical to `tok2vec.predict` up to rounding.
+    """Compute the token vectors of all documents, equal to `tok2vec.predict` up to rounding.
 
     tok2vec (Model): Any tok2vec. Fast on a CPU: `spacy.Tok2Vec.v2` with `spacy.MultiHashEmbed.v2`
         without static vectors and `spacy.MaxoutWindowEncoder.v2`.
@@ -413,7 +413,7 @@ def token_vectors(
     embed, encode = tok2vec.layers
     distinct, index = _unique_rows(np.concatenate(embed.layers[0].predict(docs)))
     embedded = _apply(mix, embed.layers[2].predict(distinct))
-    # As in thinc, put as many rows of zeros on each side of a document as the CNN sees there.
+    # Like thinc, pad both sides of a document with as many zero rows as the CNN can see.
     pad = encode.attrs["pad"]
     doc_number = np.repeat(np.arange(1, len(docs) + 1), [len(doc) for doc in docs])
     rows = np.arange(len(index)) + pad * doc_number
@@ -433,7 +433,7 @@ def token_vectors(
 
 
 def _numpy_functions(tok2vec: Model, quantized: bool = False) -> tuple[Layers, Layers] | None:
-    """Return the mixing layers and the CNN layers as functions; None if any is not recognised."""
+    """Return the mixing and CNN layers as functions, or None if any layer is not recognised."""
     modules = [layer._func.__module__ for layer in (tok2vec, *tok2vec.layers)]
     if type(tok2vec.ops) is not NumpyOps or modules != [_CHAIN, _CHAIN, _WITH_ARRAY]:
         return None
@@ -448,7 +448,7 @@ def _numpy_functions(tok2vec: Model, quantized: bool = False) -> tuple[Layers, L
 
 
 def _layer_functions(layer: Model, quantized: bool) -> Layers:
-    """Return a thinc layer as functions to apply in order. RAISES KeyError: Unknown layer."""
+    """Convert a thinc layer to a list of functions. RAISES KeyError: If it is not recognised."""
     kind = layer._func.__module__
     if _PARAMETERS[kind] != layer.param_names:
         raise KeyError(kind)
@@ -478,7 +478,7 @@ def _apply(functions: Sequence[ArrayFunction], x: FloatArray) -> FloatArray:
 
 def _unique_rows(features: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], IntArray]:
     """Return the distinct rows, and the index of each row among them. features: (n, n_columns)."""
-    # Rows are compared by a 64-bit hash; collisions are as unlikely as for spaCy's string hashes.
+    # Compare rows by a 64-bit hash; collisions are as unlikely as for spaCy's string hashes.
     weights = [pow(_HASH_BASE, column + 1, 1 << 64) for column in range(features.shape[1])]
     keys = (features * np.array(weights, dtype=np.uint64)).sum(axis=1)
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Name encoders, which turn strings into vectors, and the files of all models with word pieces.
+"""Encode names as vectors, and save and load all models that use word pieces.
 
 An architecture is a network with word pieces and a `NetworkKind`, which defines how to create,
 store and run the network. ResCNN is defined here; its word piece embeddings are frozen, and come
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class Pieces(NamedTuple):
-    """Rows of word pieces of any length, stored as two arrays.
+    """Variable-length rows of word pieces, stored as two arrays.
 
     flat (IntArray): Pieces of all rows, concatenated. Shape (n_pieces,).
     lengths (IntArray): Number of pieces in each row. Shape (n_rows,).
@@ -70,7 +70,7 @@ class Pieces(NamedTuple):
 
 NameEncoder = Model[Sequence[str], Floats2d]
 EncoderFiles = dict[str, Callable[[], bytes]]
-# Function that encodes names, each given as word piece ids, as vectors of shape (n_names, dim).
+# Encodes names, each a list of word piece ids, as vectors. Shape (n_names, dim).
 Infer = Callable[[Sequence[list[int]]], FloatArray]
 
 _SETTINGS_FILE, _TOKENIZER_FILE = "encoder.json", "tokenizer.json"
@@ -81,7 +81,7 @@ _GPU_BATCH_FACTOR = 32
 
 @dataclass(frozen=True)
 class EncoderSource:
-    """Sources for a vocabulary and a network; an architecture may use only some of the sources.
+    """Sources for a vocabulary and a network; an architecture may use only some of them.
 
     more_names (Sequence[str]): Normalised names that the KB lacks, e.g. training mentions.
     embeddings (str | None): A Hugging Face model folder.
@@ -98,7 +98,7 @@ class EncoderSource:
 
     @property
     def names(self) -> list[str]:
-        """Normalised names in the knowledge base, and the additional names."""
+        """Normalised knowledge base names, followed by the additional names."""
         return [*normalize_names(list(self.kb.names)), *self.more_names]
 
 
@@ -137,7 +137,7 @@ class NetworkKind:
 
 
 def pieces_model(name: str, kind: NetworkKind, settings: dict[str, Any], **attrs: object) -> Model:
-    """Build a model over word pieces without its network, which `add_encoder` adds.
+    """Build a word piece model without its network, which `add_encoder` adds.
 
     The network of a name encoder reads the word pieces of names. In other models, `add_encoder`
     also sets the attribute `pieces`, which converts inputs to the arguments of the network.
@@ -167,7 +167,7 @@ def add_encoder(model: Model, source: EncoderSource) -> None:
 
 
 def get_network(model: Model) -> Any:
-    """Return the torch module of a model. Call this after `add_encoder`."""
+    """Return a model's torch module. Call `add_encoder` first."""
     return network_of(model.get_ref("network"))
 
 
@@ -191,7 +191,7 @@ def encode_names(
 def encode_pieces(
     model: NameEncoder, batches: Sequence[Sequence[list[int]]], *, infer: Infer | None = None
 ) -> FloatArray:
-    """Encode batches of names like `encode_names`, given their word pieces from `piece_ids`."""
+    """Encode batches of names, given as word pieces from `piece_ids`; see `encode_names`."""
     infer = infer or inference_of(model)
     with one_thread_each(on_gpu=is_on_gpu(model)) as parallel_map:
         encoded = parallel_map(infer, batches)
@@ -201,7 +201,7 @@ def encode_pieces(
 
 
 def piece_ids(model: NameEncoder, names: Sequence[str]) -> list[list[int]]:
-    """Return the word piece ids of each name, special pieces included; [UNK] if it has none."""
+    """Return each name's word piece ids, including special pieces, or [UNK] if it has none."""
     tokenizer = model.attrs["tokenizer"]
     prefix, suffix = model.attrs["prefix"], model.attrs["suffix"]
     encodings = tokenizer.encode_batch_fast(list(names), add_special_tokens=False)
@@ -233,7 +233,7 @@ def encoder_parts(model: Model) -> EncoderFiles:
 
 
 def load_encoder(model: Model, parts: Mapping[str, bytes]) -> None:
-    """Load files made by `encoder_parts` into a model; without files, drop the model's encoder.
+    """Load the output of `encoder_parts` into a model; if it is empty, drop the model's encoder.
 
     RAISES BioelError: [B041] if weights do not fit, [B044] if the tables belong to another
         vocabulary, [B240] if a file is damaged; [B040, B150] without torch or transformers.
@@ -294,7 +294,7 @@ def build_rescnn_v1(
     dim: int = 256,
     blocks: int = 4,
     filters: int = 100,
-    widths: list[int] = [1, 3, 5],  # noqa: B006 - read only; a config default has to be a list
+    widths: list[int] = [1, 3, 5],  # noqa: B006 - read-only; a config default must be a list
     pooling: str = "max",
     dropout: float = 0.2,
     max_tokens: int = 25,
@@ -310,7 +310,7 @@ def build_rescnn_v1(
         raise BioelError(Errors.B045.format(pooling=pooling))
     settings: dict[str, Any] = {"dim": dim, "blocks": blocks, "filters": filters}
     settings |= {"widths": list(widths), "pooling": pooling, "dropout": dropout}
-    # 256 names fit into the processor's caches.
+    # A batch of 256 names fits into the CPU caches.
     model = pieces_model("rescnn", _RESCNN, settings, max_tokens=max_tokens, batch_size=256)
     model.set_dim("nO", dim)
     return model

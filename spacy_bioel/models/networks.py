@@ -1,4 +1,4 @@
-"""PyTorch networks and losses of the light linker and the detectors.
+"""PyTorch networks and losses for the light linker and the detectors.
 
 `models.inference` runs these networks in NumPy.
 
@@ -45,8 +45,8 @@ class FrozenEmbeddings(nn.Module):
 
     def __init__(self, *, scale: Tensor | None = None, **tables: Tensor) -> None:
         super().__init__()
-        # Tables are buffers, so that no optimizer updates them, and not persistent, because they
-        # are saved in their own file.
+        # Register the tables as buffers, so that no optimizer updates them. The buffers are not
+        # persistent, because the tables are saved in their own file.
         for name, table in (tables | {"scale": scale}).items():
             self.register_buffer(name, table, persistent=False)
         self.dropout = nn.Dropout(0.1)
@@ -83,7 +83,7 @@ class EncodingBlock(nn.Module):
             token at that offset belongs to the same name. Shape (n_tokens, 1) each.
         """
         # One matrix product computes all taps of all filters. Shifting its columns afterwards
-        # copies far less than first gathering the neighbours of every token.
+        # copies far less than gathering every token's neighbours first.
         convolutions = cast(list[nn.Conv1d], list(self.convolutions))
         taps = torch.cat([c.weight.permute(2, 0, 1).flatten(0, 1) for c in convolutions])
         reach = len(neighbours) // 2
@@ -165,7 +165,7 @@ class ResCNN(nn.Module):
 
 
 class TokenReader(nn.Module):
-    """Base class of detector networks; it adds gazetteer matches to token vectors.
+    """Base class for detector networks that adds gazetteer matches to token vectors.
 
     width (int): Size of the token vectors.
     max_width (int): Maximum length of gazetteer matches and of spans, in tokens.
@@ -264,8 +264,8 @@ class SpanScorer(TokenReader):
         if self.hidden:
             logits = self._hidden_logits(tokens, spans)
         else:
-            end = (begin + widths).clamp(max=len(tokens) - 1)  # (n_tokens, max_width)
-            # Sums over the first 0, 1, ... tokens; float64, because they are subtracted.
+            end = (begin + widths).clamp(max=len(tokens) - 1)  # (n_tokens, max_width).
+            # Sums over the first 0, 1, ... tokens, in float64 because they are subtracted.
             sums = F.pad(torch.cumsum(self.content(tokens).double(), dim=0), (0, 0, 1, 0))
             content = (sums[end + 1] - sums[begin]).to(tokens.dtype)
             logits = self.start(tokens)[:, None] + self.end(tokens)[end] + content
@@ -276,7 +276,7 @@ class SpanScorer(TokenReader):
         """Score spans with the hidden layer in blocks, after one matrix product for all tokens.
 
         For each width, one more token is added to a running sum of the content. Slices of this
-        sum stay in the processor's cache, and no vectors need to be gathered.
+        sum stay in the CPU cache, and no vectors need to be gathered.
         """
         weight = torch.cat([layer.weight for layer in (self.start, self.end, self.content)])
         tokens = F.pad(tokens, (0, 0, 0, self.max_width - 1))  # padding after the last token

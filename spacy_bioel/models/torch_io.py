@@ -1,4 +1,4 @@
-"""Torch modules as thinc layers, and model parameters in one safetensors file.
+"""Wrap torch modules as thinc layers, and store model parameters in one safetensors file.
 
 thinc's own `to_bytes` embeds the output of `torch.save`, a pickle. Here each parameter of each
 thinc or torch layer is saved as a named tensor.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-_SCALE = ".scale"  # added to the name of an integer matrix, for its scales
+_SCALE = ".scale"  # suffix of the key for an integer matrix's scales
 _MAX_REASON_LENGTH = 500
 _MAKING_NETWORK = Lock()  # held while a network is created, because threads may share a model
 
@@ -55,7 +55,7 @@ class AveragingShim(PyTorchShim):
     each prediction, so a second thread might predict with dropout.
 
     thinc's optimizer stores averages under (shim id, name), but thinc's own shim looks up strings,
-    so averaged thinc layers would be evaluated together with torch layers that are not averaged.
+    so averaged thinc layers would be evaluated together with unaveraged torch layers.
 
     A module may define `learn_rate_scale`, a factor on the learning rate of its `backbone`.
     """
@@ -80,7 +80,7 @@ class AveragingShim(PyTorchShim):
     @contextmanager
     def use_params(self, params: dict) -> Iterator[None]:
         state = self._model.state_dict()
-        # Shims and thinc layers may have the same id, so the name has to match too.
+        # Shims and thinc layers may share an id, so the name must match too.
         averaged = {
             name: xp2torch(value, device=self.device)
             for (id, name), value in params.items()
@@ -155,7 +155,7 @@ def run_network(layer: Model, inputs: Sequence[Any], is_train: bool) -> tuple[An
 
 
 def to_tensors(inputs: Sequence[Any], device: torch.device, *, learn: bool = False) -> list[Any]:
-    """Convert the arrays among a network's inputs to tensors.
+    """Convert any arrays among a network's inputs to tensors.
 
     learn (bool): Whether gradients are computed for float tensors.
     """
@@ -173,7 +173,7 @@ def to_tensors(inputs: Sequence[Any], device: torch.device, *, learn: bool = Fal
 
 
 def _gradients(tensors: Sequence[Any]) -> list[Any]:
-    """Return the gradients of tensors as arrays; zeros if a tensor does not affect the loss."""
+    """Return each tensor's gradient as an array, or zeros if it does not affect the loss."""
     learnt = [x for x in tensors if hasattr(x, "dtype") and x.requires_grad]
     return [torch2xp(x.new_zeros(x.shape) if x.grad is None else x.grad) for x in learnt]
 
@@ -215,20 +215,20 @@ def network_of(layer: Model) -> Any:
 
 
 def device_of(layer: Model) -> torch.device:
-    """Return the device of a layer's torch network, which must already have been created."""
+    """Return the device of a layer's torch network. The network must already exist."""
     shim: Any = layer.shims[0]
     return shim.device
 
 
 def weights_of(layer: Model) -> Weights:
-    """Return the weights of a `torch_layer` as arrays by name; training may change the arrays."""
+    """Return a `torch_layer`'s weights as arrays by name; training may modify them in place."""
     if not layer.shims and layer.attrs["weights"] is not None:
         return layer.attrs["weights"]
     return arrays_of(network_of(layer))
 
 
 def needs_torch(layer: Model) -> bool:
-    """Return whether inference with a layer needs torch."""
+    """Return whether a layer needs torch for inference."""
     return bool(layer.shims) and not layer.attrs.get("shapes")
 
 
@@ -238,20 +238,20 @@ def is_on_gpu(model: Model) -> bool:
 
 
 def arrays_of(network: nn.Module) -> dict[str, NDArray]:
-    """Return the weights of a torch network as arrays; on a CPU, training changes the arrays."""
+    """Return a torch network's weights as arrays; on a CPU, training modifies them in place."""
     state = network.state_dict()
     return {name: t.detach().cpu().contiguous().numpy() for name, t in state.items()}
 
 
 def set_arrays(network: nn.Module, weights: Weights) -> None:
-    """Set the weights of a torch network. RAISES RuntimeError: If the weights do not fit."""
+    """Set a torch network's weights. RAISES RuntimeError: If the weights do not fit."""
     import torch
 
     network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
 
 
 def _thinc_parameters(model: Model) -> Iterator[tuple[str, Model, str]]:
-    """Yield the file key, layer and name of each parameter of the thinc layers."""
+    """Yield the file key, layer and name of each thinc parameter."""
     for index, node in enumerate(model.walk()):
         for name in node.param_names:
             if node.has_param(name):
@@ -259,14 +259,14 @@ def _thinc_parameters(model: Model) -> Iterator[tuple[str, Model, str]]:
 
 
 def _torch_layers(model: Model) -> Iterator[tuple[str, Model]]:
-    """Yield the file key prefix and the layer of each torch network, whether created yet or not."""
+    """Yield each torch network's file key prefix and layer, whether or not it exists yet."""
     for index, node in enumerate(model.walk()):
         if node.shims or "make" in node.attrs:
             yield f"{index}.torch.", node
 
 
 def weights_to_bytes(model: Model) -> bytes:
-    """Return all parameters of a model in safetensors format."""
+    """Serialise all of a model's parameters in safetensors format."""
     tensors = {
         key: node.ops.to_numpy(node.get_param(name)) for key, node, name in _thinc_parameters(model)
     }
@@ -274,12 +274,12 @@ def weights_to_bytes(model: Model) -> bytes:
         tensors |= {prefix + name: array for name, array in weights_of(node).items()}
     if model.attrs.get("quantized"):
         tensors = _quantized(tensors)
-    # safetensors ignores array strides.
+    # Arrays must be contiguous, because safetensors ignores strides.
     return save_bytes({key: np.ascontiguousarray(array) for key, array in tensors.items()})
 
 
 def _quantized(tensors: Weights) -> dict[str, NDArray]:
-    """Replace each matrix by a matrix of 8-bit integers and its scales.
+    """Replace each matrix with an 8-bit integer matrix and its scales.
 
     RAISES BioelError: [B641] if a weight is not a finite number.
     """
@@ -297,7 +297,7 @@ def _quantized(tensors: Weights) -> dict[str, NDArray]:
 
 
 def _dequantized(tensors: dict[str, NDArray]) -> dict[str, NDArray]:
-    """Multiply 8-bit integers by their scales. RAISES ValueError: If either are wrong."""
+    """Multiply 8-bit integers by their scales. RAISES ValueError: If either is invalid."""
     for key in [key for key, tensor in tensors.items() if tensor.dtype == np.int8]:
         numbers, scales = tensors[key], tensors.pop(key + _SCALE, None)
         if scales is None:
@@ -316,7 +316,7 @@ def _dequantized(tensors: dict[str, NDArray]) -> dict[str, NDArray]:
 
 
 def quantize_model(model: Model) -> None:
-    """Round the matrices of a model to 8-bit integers, for `weights_to_bytes` and for inference.
+    """Round a model's matrices to 8-bit integers, both for `weights_to_bytes` and for inference.
 
     RAISES BioelError: [B641] if a weight is not a finite number.
     """
@@ -356,13 +356,13 @@ def weights_from_bytes(model: Model, data: bytes) -> None:
         if "quantized" in model.attrs:
             model.attrs["quantized"] = quantized
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
-        # NumPy and torch raise KeyError or TypeError for types that they lack: BF16, U16.
+        # NumPy and torch raise KeyError or TypeError for unsupported types, such as BF16 and U16.
         raise BioelError(Errors.B041.format(reason=str(error)[:_MAX_REASON_LENGTH])) from error
 
 
 def _check_tensors(tensors: Weights, model: Model) -> None:
-    """Check the names, shapes and number types of a file's tensors; half precision is accepted.
-    torch itself would accept integers as weights. RAISES ValueError: If the tensors do not fit."""
+    """Check the names, shapes and types of a file's tensors. Half precision is accepted; integer
+    weights are not, although torch allows them. RAISES ValueError: If the tensors do not fit."""
     expected: dict[str, tuple[Sequence[int], str]] = {}
     for key, node, name in _thinc_parameters(model):
         parameter: Any = node.get_param(name)
@@ -388,10 +388,10 @@ def _check_tensors(tensors: Weights, model: Model) -> None:
 
 @contextmanager
 def reading_part(file: str) -> Iterator[None]:
-    """Raise [B240] for any error while reading a damaged file of a saved model.
+    """Convert any error while reading a saved model's file to [B240].
 
     RAISES BioelError: [B240] with the file name; errors with a code, and KeyError for a missing
-        file, are raised unchanged.
+        file, propagate unchanged.
     """
     try:
         yield

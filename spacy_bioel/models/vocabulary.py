@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 EmbeddingTables = dict[str, NDArray]
 _UNKNOWN_PIECE = "[UNK]"
-# Proportion of an embedding that is random, to distinguish word pieces that always occur together.
+# Random fraction of an embedding, to distinguish word pieces that always occur together.
 RANDOM_SHARE = 0.25
 
 
@@ -52,7 +52,7 @@ def make_vocabulary(
 
 
 def embedding_tables(latent: DoubleArray, *, width: int, max_tokens: int) -> EmbeddingTables:
-    """Complete word piece embeddings with a random part, and return the tables of an encoder.
+    """Add a random part to word piece embeddings, and return an encoder's tables.
 
     latent (DoubleArray): The part that is not random. Shape (n_pieces, less than width).
     """
@@ -145,16 +145,16 @@ def train_vocabulary(names: Sequence[str], *, size: int) -> Tokenizer:
 
 
 def flat_pieces(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[IntArray, IntArray]:
-    """Return the piece ids of all texts in one array, and the text index of each piece."""
+    """Return the piece ids of all texts in one array, and each piece's text index."""
     ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(list(texts))]
     flat = np.concatenate([np.zeros(0, np.int64), *ids]).astype(np.int64)
     return flat, np.repeat(np.arange(len(ids)), [len(text_ids) for text_ids in ids])
 
 
 def piece_concepts(tokenizer: Tokenizer, names: Sequence[str], concepts: IntArray) -> csr_array:
-    """Count each piece in each concept's names, with weights. Sparse (n_pieces, n_concepts).
+    """Return weighted counts of each piece in each concept's names. Sparse (n_pieces, n_concepts).
 
-    Pieces that occur in names of the same concepts, such as "renal" and "kidney", get similar rows,
+    Pieces that occur in the same concepts' names, such as "renal" and "kidney", get similar rows,
     as in latent semantic analysis (Deerwester et al., 1990).
     """
     from scipy.sparse import coo_array

@@ -1,4 +1,4 @@
-"""Evaluation protocols with their rules, document counts and metrics, and the kinds of errors.
+"""Evaluation protocols (rules, per-document counts and metrics) and error kinds.
 
 The help, output and error files of `bioel evaluate`, docs/reference/protocols.md and
 docs/guides/errors.md take their definitions from here. Ids are canonical, sorted and unique. This
@@ -32,7 +32,7 @@ KINDS = {
     ),
     "wrong_id": "equal offsets and labels: both have ids, and the sets of ids differ",
 }
-# Additional marks of errors; an error of any kind may have any number of marks.
+# Additional error marks; an error of any kind may have any number of them.
 MARKS = {
     "homonym": (
         "the ids differ, and the name that matched the predicted concept is also a name of the "
@@ -54,7 +54,7 @@ PAIRING = (
 
 
 def kind_of(gold: Mention | None, link: Link | None, *, labels: bool = True) -> str:
-    """Return the kind of error (a key of `KINDS`) of a pair or an unpaired item; "" if correct."""
+    """Return the error kind (a key of `KINDS`) of a pair or unpaired item; "" if it is correct."""
     if gold is None:
         return "spurious"
     if link is None:
@@ -88,7 +88,7 @@ def count_sets(
     items_of: Callable[[Annotation], Iterable[object]],
     ids: bool = True,
 ) -> Counts:
-    """Count the items that gold and predictions have in common. Exact duplicates count once.
+    """Count the items shared by gold and predictions. Exact duplicates count once.
 
     items_of (Callable): Returns the items to compare for a gold mention or a link.
     ids (bool): Whether ids are compared, so that NIL gold and NIL predictions are counted too.
@@ -101,7 +101,7 @@ def count_sets(
 
 
 def offsets_and_ids(item: Annotation) -> list[OffsetsAndIds]:
-    """Return the offsets and ids of a gold mention or link as one item; [] if it is NIL."""
+    """Return a gold mention's or link's offsets and ids as one item, or [] if it is NIL."""
     return [(item.start, item.end, item.ids)] if item.ids else []
 
 
@@ -119,7 +119,7 @@ def count_any_id(gold: Golds, links: Links) -> Counts:
 
 
 def count_partial_binary(gold: Golds, links: Links) -> Counts:
-    """Count end-to-end matches: a pair with identical ids is right if its spans overlap.
+    """Count end-to-end matches: a pair with identical ids is correct if its spans overlap.
 
     Pairs are one-to-one, the longest overlap first: several predictions inside one gold mention
     count as one hit. NIL is excluded.
@@ -152,7 +152,7 @@ def count_partial_fractional(gold: Golds, links: Links) -> Counts:
 
 
 def one_to_one(ranked: Iterable[tuple[Any, int, int]]) -> dict[int, int]:
-    """Choose pairs, starting with the lowest rank, so that no index on either side is used twice.
+    """Choose pairs greedily, lowest rank first, using no index on either side twice.
 
     ranked (Iterable): Rank, index on one side, index on the other side.
     RETURNS (dict[int, int]): Maps the index on one side to the index on the other side.
@@ -203,8 +203,8 @@ def count_given(gold: Golds, links: Links, *, all_ids: bool) -> Counts:
     gold id count. accuracy@1_nil_ignored replaces NIL with the best candidate, so it measures the
     ranking without the threshold. recall@k requires the gold ids among the first k candidates (or
     the first n candidates for a composite with n > k ids). mrr is the mean of 1 / rank, 0 if a gold
-    id is not a candidate; the rank of a composite is 1 plus the number of wrong candidates before
-    the last required id. Ranks are counted within the candidates of a link. The denominator is all
+    id is not a candidate; a composite's rank is 1 plus the number of wrong candidates before the
+    last required id. Ranks are counted within the candidates of a link. The denominator is all
     gold mentions with an id, whether or not the id is in the knowledge base or was predicted.
 
     Normalised metrics have the same numerators. Their denominator is the number of mentions whose
@@ -248,7 +248,7 @@ def count_given(gold: Golds, links: Links, *, all_ids: bool) -> Counts:
         counts["right_at_best"] += any(outcomes)
         counts["right_at_worst"] += all(outcomes)
         n_required = len(ids) if all_ids else 1
-        # Rank, counted from 1, of the last required candidate; 0 if any is missing.
+        # 1-based rank of the last required candidate; 0 if any is missing.
         ranks = [rank for rank, c in enumerate(link.candidates, start=1) if c.id in ids]
         last = ranks[n_required - 1] if len(ranks) >= n_required else 0
         for k in (1, 5, 10):
@@ -259,7 +259,7 @@ def count_given(gold: Golds, links: Links, *, all_ids: bool) -> Counts:
 
 
 def pair_by_offsets(gold: Golds, links: Links) -> list[tuple[Mention, Link | None]]:
-    """Pair each gold mention with its link, if the linker was given the gold mentions.
+    """Pair each gold mention with its link; the linker must have been given the gold mentions.
 
     Links are matched by offsets (and by label if several links have the same offsets). A mention
     that begins or ends inside a token was widened to whole tokens: its link is the shortest link
@@ -280,7 +280,7 @@ def pair_by_offsets(gold: Golds, links: Links) -> list[tuple[Mention, Link | Non
 
 
 def _tied_ids(link: Link) -> Ids:
-    """Return the ids that tie for the top score if the linked id is one of them, otherwise ()."""
+    """Return the ids that tie for the top score, or () if the linked id is not one of them."""
     if len(link.ids) != 1 or not link.candidates:
         return ()
     best = max(candidate.score for candidate in link.candidates)

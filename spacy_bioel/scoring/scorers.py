@@ -31,7 +31,7 @@ from spacy_bioel.types import Link, Mention
 ScoreDict = dict[str, Any]
 Scorer = Callable[..., ScoreDict]
 GoldAndLinks = tuple[list[Mention], list[Link]]
-MAX_UNKNOWN_SHARE = 0.2  # max. share of found mentions whose label no gold mention has
+MAX_UNKNOWN_SHARE = 0.2  # maximum share of found mentions with a label that no gold mention has
 _PRINTED = "sc"  # the span group whose scores `spacy evaluate` prints
 
 
@@ -123,7 +123,7 @@ def _check_unknown_labels(pairs: Sequence[GoldAndLinks]) -> None:
 
 
 def _accuracy_of_found(pairs: Iterable[GoldAndLinks]) -> float | None:
-    """Return the share of correct ids among gold mentions with an id whose offsets were found."""
+    """Return the linking accuracy over gold mentions with an id whose offsets were predicted."""
     with_equal_offsets = []
     for gold, links in pairs:
         # Use only links with gold offsets: the protocol also pairs mentions with longer links.
@@ -132,8 +132,8 @@ def _accuracy_of_found(pairs: Iterable[GoldAndLinks]) -> float | None:
     total = _sum_counts("gold", with_equal_offsets)
     if not total["gold"]:
         return None
-    # 0, not None, if nothing was found: once a score is None, spaCy's training loop ignores it
-    # for the rest of the training.
+    # Return 0 rather than None if nothing was found: once a score is None, spaCy's training loop
+    # ignores it for the rest of the training.
     n_found = total["gold"] - total["not_predicted"]
     return total["right"] / n_found if n_found else 0.0
 
@@ -219,7 +219,7 @@ def _open_log(
 
 
 def column_title(name: str) -> str:
-    """Shorten the name of a score or pipe, e.g. "bioel_mention_f" to "mention f"."""
+    """Shorten a score or pipe name, e.g. "bioel_mention_f" to "mention f"."""
     return name.removeprefix("bioel_").replace("_", " ")
 
 

@@ -1,1 +1,1 @@
-"""Name normalisation, sentence boundaries and abbreviations, for plain strings, not Docs."""
+"""Name normalisation, sentence boundaries and abbreviations for plain strings (not Docs)."""

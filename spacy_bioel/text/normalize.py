@@ -1,4 +1,4 @@
-"""Name normalisation: two names are the same if their normalised strings are identical.
+"""Name normalisation: two names are the same if they normalise to the same string.
 
 Stems and respellings are for comparison, not for display.
 """
@@ -13,9 +13,9 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from types import SimpleNamespace
 
-# Increase this number whenever normalize_name returns different words: knowledge bases and encoder
-# fingerprints contain it. Earlier releases with version 1 left two spaces for "_" next to another
-# separator in a non-ASCII name, which changed neither words nor lookup keys.
+# Increment this number whenever `normalize_name` returns different words: it is part of
+# knowledge bases and encoder fingerprints. Early releases of version 1 left two spaces for "_" next
+# to another separator in a non-ASCII name; this affected neither words nor lookup keys.
 NORMALIZER_VERSION = 1
 
 # A blank line ends a name; other white space between words counts as one space.
@@ -60,7 +60,7 @@ _WITH_NUMBER = re.compile(r"(?<![^\W_])([a-z]{4,})\(\d{1,2}\)(?![^\W_])")
 
 
 def subscripts(text: str, document: str) -> Iterator[tuple[int, int, str]]:
-    """Yield (start, end, usual spelling) of each word with subscripts in brackets, as in old
+    """Yield (start, end, usual spelling) for each word with bracketed subscripts, as in old
     abstracts: "H2O" for "H(2)O".
 
     document (str): The whole document of the text. If bracketed numbers follow ordinary words in
@@ -78,12 +78,12 @@ def _has_citations(document: str) -> bool:
 
 
 def on_one_line(text: str) -> str:
-    """Return a text with each sequence of white space replaced by one space."""
+    """Collapse each run of white space in a text into a single space."""
     return " ".join(text.split())
 
 
 def normalize_names(names: Sequence[str]) -> list[str]:
-    """Normalise many names; ASCII names are joined into one text, which is faster."""
+    """Normalise many names. For speed, ASCII names are joined and normalised together."""
     lines = [name if name.isascii() and "\n" not in name else "" for name in names]
     normalized = _SEPARATORS_IN_LINE.sub(" ", "\n".join(lines).lower()).split("\n")
     return [
@@ -92,7 +92,7 @@ def normalize_names(names: Sequence[str]) -> list[str]:
 
 
 def has_whole_brackets(text: str) -> bool:
-    """Return whether all brackets in a text are paired, unlike in "IGF-I) receptor"."""
+    """Return whether the brackets in a text are balanced, unlike in "IGF-I) receptor"."""
     for opening, closing in ("()", "[]"):
         depths = [0, *accumulate((c == opening) - (c == closing) for c in text)]
         if min(depths) < 0 or depths[-1]:
@@ -100,16 +100,16 @@ def has_whole_brackets(text: str) -> bool:
     return True
 
 
-# Words that can be added to a name, or left out, without changing its meaning: "bowing of the
+# Words that can be added to or dropped from a name without changing its meaning: "bowing of the
 # femurs", "patellae were absent". The set excludes "without", "no", "and" and "with", and also "a",
 # which distinguishes vitamins.
 LINKING_WORDS = frozenset(
     "an the of in s its their his her is are was were be been being usually often sided".split()
 )
 PREPOSITIONS = frozenset("of in with without to by due from for on at".split())
-# Words for more and less of a substance, and words that may be next to it in a name: "low
-# potassium" means "decreased circulating potassium concentration". "Blood" is excluded because of
-# names such as "blood pressure".
+# Words for an increased or decreased amount of a substance, and words that may accompany it in a
+# name: "low potassium" means "decreased circulating potassium concentration". "Blood" is excluded
+# because of names such as "blood pressure".
 MORE_OR_LESS = ("increased elevated raised high".split(), "decreased reduced low".split())
 _LEVELS = frozenset("circulating serum plasma level levels concentration concentrations".split())
 _MORE_AND_LESS = frozenset().union(*MORE_OR_LESS)
@@ -135,7 +135,7 @@ _PLURALS_IN_OS = ("yos", "ios")  # "embryos", "ratios"
 _MIN_RESPELLED_LENGTH = 5  # shorter words, such as "toes" and "his", have no British spelling
 _BRITISH = ((re.compile(r"is(?=(?:ed|ing|e)$)"), "iz"), (re.compile(r"(?<=[bt])re(?=s?$)"), "er"))
 _MIN_STEM_LENGTH = 4
-# Replacements for suffixes, so that all words of a family have the same stem: "hypoplasia" and
+# Suffix replacements that give all words in a family the same stem: "hypoplasia" and
 # "hypoplastic", "fibula" and "fibular", "deficiency" and "deficient". Suffixes that distinguish
 # substances ("-ate", "-ide", "-ine", "-ous") are left out.
 _FAMILY_ENDINGS = {
@@ -155,16 +155,16 @@ _LINKING_WORD_IN_CAPITALS = re.compile(rf"(?<!['’\w])(?:{'|'.join(LINKING_WORD
 
 
 def linking_words_of(name: str) -> frozenset[str]:
-    """Return the linking words that can be left out of a name: all words except those that the name
-    writes in capitals, as in "protein S" and "HIS bundle"."""
+    """Return the linking words that can be dropped from a name: all except those that it writes in
+    capitals, such as "S" in "protein S" and "HIS" in "HIS bundle"."""
     if name.isupper():
         return LINKING_WORDS
     return LINKING_WORDS.difference(map(str.lower, _LINKING_WORD_IN_CAPITALS.findall(name)))
 
 
 def amount_of(words: list[str]) -> tuple[int, list[str]]:
-    """Return (0, stems) if normalised words describe more of a substance, and (1, stems) if less,
-    with the substance's sorted stems; (0, []) if the words describe something else."""
+    """Return (0, stems) if normalised words describe an increased amount of a substance, (1, stems)
+    if a decreased amount, and (0, []) otherwise. The stems are the substance's, sorted."""
     signs = [sign for word in words for sign in (0, 1) if word in MORE_OR_LESS[sign]]
     ignored = AMOUNT_WORDS | LINKING_WORDS | {"blood"}
     stems = [stem_of(word) for word in words if word not in ignored]
@@ -172,19 +172,19 @@ def amount_of(words: list[str]) -> tuple[int, list[str]]:
 
 
 def is_amount(words: list[str]) -> bool:
-    """Return whether the words of a name describe more or less of a substance in the blood."""
+    """Return whether a name's words describe a high or low level of a substance in the blood."""
     return words[0] in _MORE_AND_LESS and not _LEVELS.isdisjoint(words)
 
 
 def words_of(normalized: str) -> list[str]:
-    """Return the words in a normalised name, splitting numbers from units like the tokenizer."""
+    """Split a normalised name into words, separating numbers from units as the tokenizer does."""
     return _BEFORE_UNIT.sub(" ", normalized).split()
 
 
-# `kb.spelling.singular` is a rougher version, which features of saved models depend on.
+# `kb.spelling.singular` is a rougher version, kept because features of saved models depend on it.
 @lru_cache(maxsize=1 << 17)
 def singular_of(word: str) -> str:
-    """Return a normalised word in the singular, in American spelling, and with Arabic numerals."""
+    """Convert a normalised word to its singular, American spelling and Arabic numerals."""
     if word in _IRREGULAR:
         return _IRREGULAR[word]
     if word in _ARABIC and len(word) > 1:  # "i" and "v" may be letters
@@ -221,8 +221,8 @@ _FROM_LATIN_NOUN = re.compile(r"(?:[aeiou]l|ar|[ai]c|ary|oid|ous|y|i|ae)$")
 
 
 def are_forms_of_one_word(word: str, other: str) -> bool:
-    """Return whether two words with the same stem are forms of one word, such as "cranium" and
-    "cranial", unlike "cranium" and "crane", or "spine" and "spin"."""
+    """Return whether two words with the same stem are forms of one word: "cranium" and "cranial"
+    are; "cranium" and "crane", or "spine" and "spin", are not."""
     forms = first, second = sorted(map(singular_of, (word, other)))
     if first == second or first.removesuffix("a") + "um" == second:
         return True
@@ -232,7 +232,7 @@ def are_forms_of_one_word(word: str, other: str) -> bool:
     return not latin or (latin == 1 and any(map(_FROM_LATIN_NOUN.search, forms)))
 
 
-# Replacements from British to American spelling, which MeSH and most ontologies prefer.
+# Replacements from British to American spelling, because MeSH and most ontologies prefer it.
 _AMERICAN = (
     (re.compile(r"ae(?=m|d|t|c|g|s|l|n)"), "e"),
     (re.compile(r"oe(?=a|d|s|t|m|n)"), "e"),
@@ -250,9 +250,9 @@ _PLURALS_IN_NAMES = (("ies", "y"), ("xes", "x"), ("s", ""), ("ses", "sis"), ("se
 
 
 def respellings(name: str) -> list[str]:
-    """Return other spellings of a normalised name, likeliest first: American, "parkinson disease"
-    for "parkinson s disease", the singular, other numerals ("type 2", "type ii"), and the plural.
-    """
+    """Return other spellings of a normalised name, likeliest first: American, without possessive
+    "s" ("parkinson disease" for "parkinson s disease"), singular, other numerals ("type 2" and
+    "type ii"), plural."""
     american = _american(name)
     plain = _POSSESSIVE.sub("", american)  # "parkinson s disease"
     words = name.split()
@@ -275,7 +275,7 @@ def _american(name: str) -> str:
 
 
 def _singulars(name: str) -> list[str]:
-    # All possible singulars are returned, because the caller tries each of them as a name.
+    # Return all possible singulars, because the caller tries each of them as a name.
     if name.endswith(("ss", "us", "is")):
         return []
     return [
@@ -285,25 +285,25 @@ def _singulars(name: str) -> list[str]:
     ]
 
 
-# Spreadsheets run a cell as a formula if it begins with one of these characters, unless an
-# apostrophe comes first. If the value itself begins with such an apostrophe, another one is added.
+# Spreadsheets evaluate a cell as a formula if it begins with one of these characters, unless an
+# apostrophe comes first. If a value already begins with such an apostrophe, another one is added.
 _FORMULA = re.compile("'*[=+@\t\r\n-]")
 _SIGNED_NUMBER = re.compile(r"[+-](\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def escape_formula(cell: str) -> str:
-    """Put an apostrophe before a table cell that a spreadsheet would run as a formula."""
+    """Prefix a table cell with an apostrophe if a spreadsheet would evaluate it as a formula."""
     return f"'{cell}" if _FORMULA.match(cell) and not _SIGNED_NUMBER.fullmatch(cell) else cell
 
 
 def unescape_formula(cell: str) -> str:
-    """Remove the apostrophe that `escape_formula` or another program put before a formula."""
+    """Strip the apostrophe that `escape_formula` or another program put before a formula."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
 def table_line(cells: Iterable[object], delimiter: str) -> str:
-    r"""Format a line of CSV or TSV; cells with "\r" are quoted, so that readers keep them."""
-    # `csv` quotes the characters of the line terminator, and returns what `write` returns.
+    r"""Format a CSV or TSV line, quoting cells that contain "\r" so that readers keep them."""
+    # `csv` quotes cells with line-terminator characters; `writerow` returns what `write` returns.
     writer = csv.writer(SimpleNamespace(write=str), delimiter=delimiter, lineterminator="\r\n")
     line: str = writer.writerow(cells)
     return line.removesuffix("\r\n") + "\n"

@@ -15,8 +15,8 @@ from operator import itemgetter
 
 from spacy_bioel.text.normalize import BLANK_LINE, normalize_name, stem_of
 
-# A sentence may end after a full stop and white space, or at the end of a line. Regular expressions
-# that begin with a character class are the fastest.
+# A sentence may end after a full stop and white space, or at the end of a line. The expression
+# begins with a character class, because that is fastest.
 _SENTENCE_OR_LINE_END = re.compile(r"[.!?\n](?:(?<=\n)[ \t]*|(?<![.!?][.!?])[.!?]*+[\"')\]]*+\s+)")
 # Abbreviations such as "Dr" and "Dr. J", whose full stop does not end a sentence.
 _ABBREVIATION = re.compile(
@@ -31,7 +31,7 @@ FULL_LINE_RATIO = 0.7  # minimum length of wrapped lines, relative to the longes
 
 
 def sentence_borders(text: str) -> list[int]:
-    """Return the start of every sentence except the first, as character offsets.
+    """Return the character offset of each sentence start except the first.
 
     A sentence continues after a hard line wrap. A line break ends a sentence if an empty line, a
     list item or a header follows, or if the line is not full, unless the next line starts with a
@@ -65,7 +65,7 @@ def sentence_borders(text: str) -> list[int]:
 
 
 def broken_words(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield (start, end, whole word) for each word that a hyphen breaks at the end of a line."""
+    """Yield (start, end, whole word) for each word that is hyphenated across a line break."""
     last = 0
     for match in _BREAK_IN_WORD.finditer(text):
         end = match.start()
@@ -91,8 +91,8 @@ def begins_sentence(tokens: Sequence[str]) -> list[bool]:
 
 _BRACKETED = re.compile(r"[(\[]([^()\[\]]{2,120})[)\]]")
 _NON_SPACE = re.compile(r"\S+")
-_WORD_OR_PART = re.compile(r"\w+")  # a word, or part of a hyphenated word
-# The start of a word, unless a Greek letter and a hyphen precede: not "SMA" in "alpha-SMA".
+_WORD_OR_PART = re.compile(r"\w+")  # a word, or part of a hyphenated word.
+# The start of a word, unless preceded by a Greek letter and a hyphen: not "SMA" in "alpha-SMA".
 _WORD_START = re.compile(r"(?<!\w)(?<!alpha-)(?<!beta-)(?<!gamma-)(?<![αβγδκ]-)\S")
 _IN_WORD = re.compile(r"\w")
 _NUMBER_NEXT = re.compile(r"[ -]?\d")
@@ -121,7 +121,7 @@ class LongForms(dict[str, str]):
         self.others: dict[str, list[tuple[int, str]]] = {}
 
     def at(self, offset: int, short: str) -> str | None:
-        """Return a short form's long form at an offset, as last defined before this offset."""
+        """Return a short form's long form at an offset: the last one defined before it."""
         if (meanings := self.others.get(short)) is None:
             return self.get(short)
         n_before = bisect_right(meanings, offset, key=itemgetter(0))
@@ -140,14 +140,14 @@ class LongForms(dict[str, str]):
         yield from ((short, long) for short, more in self.others.items() for _, long in more[1:])
 
     def __ror__(self, forms: Mapping[str, str]) -> LongForms:  # type: ignore[override]
-        """Return `forms | self` as long forms, keeping all definitions in `self`."""
+        """Return `forms | self` as `LongForms`, keeping all definitions in `self`."""
         merged = LongForms({**forms, **self})
         merged.others = self.others
         return merged
 
 
 def _is_initialism(short: str, long: str) -> bool:
-    """Return whether a long form is one word, or its initials are the letters of a short form."""
+    """Return whether a long form is one word, or its initials spell a short form."""
     words = [word for word in _WORD_OR_PART.findall(long.lower()) if word not in _WITHOUT_INITIALS]
     initials = "".join(word[0] for word in words)
     return (
@@ -156,13 +156,13 @@ def _is_initialism(short: str, long: str) -> bool:
 
 
 def _differ(first: str, long: str) -> bool:
-    """Return whether two long forms have at most half of their words in common."""
+    """Return whether two long forms share at most half of their words."""
     words, others = (set(map(stem_of, normalize_name(text).split())) for text in (first, long))
     return 2 * len(words & others) <= max(len(words), len(others))
 
 
 def find_abbreviations(text: str) -> LongForms:
-    """Return the abbreviations that a text defines, such as "acute kidney injury (AKI)"."""
+    """Find the abbreviations that a text defines, such as "acute kidney injury (AKI)"."""
     long_forms = LongForms()
     for match in _BRACKETED.finditer(text):
         if found := _definition(text, match):
@@ -180,7 +180,7 @@ def find_short_binomials(text: str) -> dict[str, str]:
 
 
 def expand_abbreviations(mention: str, long_form: Callable[[str], str | None]) -> str:
-    """Replace the known short forms in a mention, such as "AKI patients", with their long forms.
+    """Expand the known short forms in a mention such as "AKI patients".
 
     long_form (Callable): Returns the long form of a short form, or None.
     """
@@ -196,7 +196,7 @@ def expand_abbreviations(mention: str, long_form: Callable[[str], str | None]) -
 
 
 def find_forms(text: str, short_forms: Collection[str]) -> dict[str, list[tuple[int, int]]]:
-    """Find short forms as whole words in a text, in the plural or singular too ("GIST" for
+    """Find short forms as whole words in a text, including plurals and singulars ("GIST" for
     "GISTs").
 
     RETURNS (dict[str, list[tuple[int, int]]]): Character offsets of each short form, from left to
@@ -226,8 +226,8 @@ def find_forms(text: str, short_forms: Collection[str]) -> dict[str, list[tuple[
 
 
 def _definition(text: str, match: re.Match[str]) -> tuple[int, str, str] | None:
-    """Return (start, short form, long form) of the definition at a bracket, or None if there is
-    none. The reading "long (short)" is preferred to "short (long)"."""
+    """Return (start, short form, long form) for the definition at a bracket, or None if there is
+    none. The reading "long (short)" takes precedence over "short (long)"."""
     if _CITATION.search(match[1]):
         return None
     inner, *rest = map(str.strip, re.split(r"[,;]|\bor\b", match[1], maxsplit=2))
@@ -273,7 +273,7 @@ def _long_form_start(short: str, window: str) -> int | None:
     The characters of the short form are matched from the right; the first must start a word.
     """
     folded_short, folded = (s.translate(_LATIN) for s in (short.lower(), window.lower()))
-    if len(folded) != len(window):  # in lower case, some letters become two characters
+    if len(folded) != len(window):  # some letters become two characters in lower case
         return None
     position = len(window)
     for index in range(len(short) - 1, -1, -1):
@@ -299,8 +299,8 @@ def _long_form_start(short: str, window: str) -> int | None:
 
 
 def _reordered_start(short: str, window: str) -> int | None:
-    """Return the start of a long form whose words start with the letters of the short form in a
-    different order, as in Latin names: "myotonic dystrophy (DM)".
+    """Return the start of a long form whose initials are the short form's letters in a different
+    order, as in Latin names: "myotonic dystrophy (DM)".
     """
     words = list(_WORD_OR_PART.finditer(window))[-len(short) :]
     initials = sorted(word.group()[0].upper() for word in words)

@@ -1,1 +1,1 @@
-"""Clinical notes: shorthand, measurements, the context of mentions, findings of patients."""
+"""Clinical notes: shorthand, measurements, mention context, and patients' findings."""

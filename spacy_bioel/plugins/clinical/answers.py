@@ -12,7 +12,7 @@ from spacy_bioel.plugins.clinical.context_rules import AFFIRMED, NEGATED_IF_PAIR
 
 
 class Mark(NamedTuple):
-    """An answer or a sign in a text, with its character offsets.
+    """An answer or sign, with its character offsets in the text.
 
     status (str): Status that the answer or sign gives to mentions.
     reach (int): Start of the text that an answer or sign applies to; -1: it applies to the text
@@ -32,7 +32,7 @@ class Mark(NamedTuple):
         return self.start if self.before < 0 else self.before
 
 
-# Text that follows "no" and "denies" if they are answers.
+# Text that can follow "no" or "denies" if the word is an answer.
 AFTER_ANSWER = re.compile(
     r"[^\S\n]*(?:\.(?! of\b)|[,;)(]|[/|]\s|\n(?![^\S\n]*[a-z])|\Z|--?\s"
     r"|(?:since|now|today|currently|recently|at|ever|in|by|after|with)\b|\s(?:heard|seen)\b(?=[^\S\n]*(?:[.,;\n]|\Z))"
@@ -41,16 +41,16 @@ AFTER_ANSWER = re.compile(
 _AFTER_AMOUNT = re.compile(
     rf"{AFTER_ANSWER.pattern}|\s(?:a|an|this|last|per|each|every|times|x|on|days?|weeks?|months?)\b"
 )
-_QUESTION_BORDERS = (".", ";", ": ", ":\n", "|", "\n")  # excludes the ":" of "HP:0001250"
+_QUESTION_BORDERS = (".", ";", ": ", ":\n", "|", "\n")  # excludes the ":" in "HP:0001250"
 _ITEM_BORDERS = (*_QUESTION_BORDERS, ",", "(")
 _MAX_QUESTION_LENGTH = 120
 _FULL_LINE = re.compile(r"[^\n]+")
-# Consecutive lines that each end with a sign about the line: "ataxia +\ntremor -".
+# Consecutive lines that each end with a sign: "ataxia +\ntremor -".
 _SIGNED_LINES = re.compile(r"(?:^[^\n]*[\w)\]][^\S\n]*[+–−-][^\S\n]*(?:\n|\Z))+", re.M)
 _MINUS_BEFORE_WORD = re.compile(r"[,;][^\S\n]*-(?=[A-Za-z])")
 _CLAUSE_END = re.compile(
     r"[^\S\n]*(?:[.,;:)]|\n(?![^\S\n]*[a-z])|\Z)"
-)  # text that follows a sign after a name
+)  # text that can follow a sign placed after a name
 
 
 def find_marks(
@@ -64,7 +64,7 @@ def find_marks(
 
 
 def start_of_unit(units: Sequence[int], position: int) -> int:
-    """Return the start of the sentence, cell or item that contains a character."""
+    """Return the start of the sentence, cell or item that contains `position`."""
     return units[max(0, bisect_right(units, position) - 1)]
 
 
@@ -95,12 +95,12 @@ def _find_signs(
     text: str, rules: ContextRules, mentions: Sequence[tuple[int, int]], units: Sequence[int]
 ) -> Iterator[Mark]:
     """Yield signs such as "+". A sign between two names belongs to the first name, unless the signs
-    on the line come before the names.
+    on the line precede their names.
     """
     places = sorted(mentions)
     blocks = _SIGNED_LINES.finditer(text) if "+" in text else ()
     signed = [block.span() for block in blocks if re.search(r"\+[^\S\n]*$", block[0], re.M)]
-    # For each index in `places`, the earliest end of the mentions from that index on.
+    # For each index in `places`, the earliest end among the mentions from there onwards.
     first_ends = list(accumulate((end for _, end in reversed(places)), min))[::-1]
     for line in _FULL_LINE.finditer(text):
         signs = list(rules.patterns["sign"].finditer(text, *line.span()))
@@ -137,6 +137,6 @@ def _find_signs(
 
 
 def start_after(borders: Sequence[str], text: str, end: int) -> int:
-    """Return the start of the question or list item before `end`: after the last boundary."""
+    """Return where the question or list item before `end` starts: just after the last border."""
     lowest = max(0, end - _MAX_QUESTION_LENGTH)
     return 1 + max(text.rfind(border, lowest, end) for border in borders)

@@ -1,7 +1,7 @@
-"""Decide which cue governs which mention from the structure of a sentence.
+"""Use sentence structure to decide which cue governs which mention.
 
-The grammatical kind of a cue (see `CUE_KINDS`) selects the mentions that the cue governs. The scope
-of the cue ends where a list, a phrase or a clause ends.
+A cue's grammatical kind (see `CUE_KINDS`) selects the mentions that it governs. A cue's scope ends
+at the end of a list, phrase or clause.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _DURATIONS = ("minute", "hour", "day", "week", "month", "year", "yr")
 
 
 class Sentence(Persons):
-    """A sentence, table cell or list item, in which each mention counts as a single word."""
+    """A sentence, table cell or list item, with each mention treated as a single word."""
 
     def read(self) -> dict[int, list[Found]]:
-        """Return the cues that govern each mention, keyed by the start offset of the mention."""
+        """Return the cues that govern each mention, keyed by the mention's start offset."""
         for i, (end, cues) in self.cues.items():
             for cue in cues:
                 CUE_KINDS[cue.kind](self, i, end, cue)
@@ -68,7 +68,7 @@ class Sentence(Persons):
         )
 
     def says_only_cues(self, fillers: Container[str]) -> bool:
-        """Whether all words are cues, words for relatives, or words that mean nothing alone."""
+        """Whether every word is a cue, a kinship term, a filler or a function word."""
         inside = {n for start, (end, _) in self.cues.items() for n in range(start, end)}
         return all(
             k in inside or name not in ("word", "change", "say") or word in fillers
@@ -94,7 +94,7 @@ class Sentence(Persons):
         )
 
     def _verb(self, i: int, end: int, cue: Cue) -> None:
-        """Apply a verb cue to the object of the verb, or to the subject of a passive verb."""
+        """Apply a verb cue to the verb's object or, in the passive, to its subject."""
         if end - i == 1 and self.name(i - 1) in ("det", "own") and self.word(end - 1) != "had":
             return  # a noun: "the report"
         group = self.group(i)
@@ -150,7 +150,7 @@ class Sentence(Persons):
                 self.give(cue.says, self.forward(end + 1, cue.says), i, end)
                 return
         group = self.group(i)
-        if group.passive and self.word(i) == "stopped":  # "was stopped" is said of drugs
+        if group.passive and self.word(i) == "stopped":  # "was stopped" refers to drugs
             return
         if self.is_head and self.name(end) == "m":
             self.give(self.status(cue, group).strip("+"), [len(self.names) - 1], i, end)
@@ -163,7 +163,7 @@ class Sentence(Persons):
             self.give(self.status(cue, group), targets, group.start, end)
 
     def _adjective(self, i: int, end: int, cue: Cue) -> None:
-        """Apply an adjective cue to the noun after the adjective, or to its subject."""
+        """Apply an adjective cue to the noun that follows it, or to its subject."""
         if self.word(end) == "that":
             status = self.status(cue, self.group(i))
             self.give(status, self.asserted(end, self.forward(end, status, clause=True)), i, end)
@@ -187,7 +187,7 @@ class Sentence(Persons):
             self._state(i, end, cue)
 
     def _item(self, i: int, end: int, cue: Cue) -> None:
-        """Apply a cue to the noun phrase directly after the cue."""
+        """Apply a cue to the noun phrase directly after it."""
         if self.word(i) == "non" and self.names[end : end + 2] != ["-", "m"]:
             return
         if self.word(i) == "old" and (
@@ -200,11 +200,11 @@ class Sentence(Persons):
         self.give(status, self.forward(end, status, item=True), i, end)
 
     def _phrase(self, i: int, end: int, cue: Cue) -> None:
-        """Apply a cue to the list of noun phrases after the cue."""
+        """Apply a cue to the list of noun phrases after it."""
         status = self.status(cue, self.group(i))
         if status == "+" or (self.word(i) == "without" and self.word(i - 2) == "with"):
             return
-        for k in range(i - 1):  # "it is not that he has no pain": a negation of a clause
+        for k in range(i - 1):  # "it is not that he has no pain" negates a clause
             if self.names[k] == "not" and self.word(k + 1) == "that" and status == "negated":
                 status = "unknown"
         if self.word(i) == "neither":
@@ -248,7 +248,7 @@ class Sentence(Persons):
         self.give(status, self.forward(end, status), i, end)
 
     def _clause(self, i: int, end: int, cue: Cue) -> None:
-        """Apply a cue to the clause after the cue."""
+        """Apply a cue to the clause after it."""
         is_request = "let" in self.words[max(0, i - 4) : i]  # "let us know if"
         if (self.name(i - 1) == "ask" and not is_request) or self.name(end) == "ask":
             return
@@ -356,7 +356,7 @@ class Sentence(Persons):
             self._clause(i, end, cue)
 
     def _behind(self, i: int, end: int, cue: Cue) -> None:
-        """Apply a cue to the mention directly before the cue."""
+        """Apply a cue to the mentions directly before it."""
         k = i - 1
         while k >= 0 and self.names[k] in ("-", "and", "or", "m") and self.word(k) != "with":
             k -= 1
@@ -366,7 +366,7 @@ class Sentence(Persons):
         self.give(self.status(cue, self.group(k + 1)), targets, i, end)
 
     def _time(self, i: int, end: int, cue: Cue) -> None:
-        """Apply a time, such as "two years ago", to the mentions in its clause."""
+        """Apply a time expression, such as "two years ago", to the mentions in its clause."""
         if self.word(end - 1) == "was" and self.name(end) not in ("number", "det"):
             return  # "when he was seen"
         if self.word(i) == "before" and not self.is_end(end):

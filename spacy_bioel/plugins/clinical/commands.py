@@ -1,4 +1,4 @@
-"""The command `bioel patient`."""
+"""The `bioel patient` command."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _RULES_FILE = "rules.json"
 
 
 class MentionContext(Pipe):
-    """Marks spans as negated, uncertain, historical or hypothetical, and sets whom they concern.
+    """Marks spans as negated, uncertain, historical or hypothetical, and records whom they concern.
 
     tokenizer (Callable): The pipeline's tokenizer, which also tokenizes the phrases.
     rules (str): JSON file with rules; "": the default rules.
@@ -67,7 +67,7 @@ class MentionContext(Pipe):
             raise BioelError(ClinicalErrors.B490.format(path=origin, error=error)) from error
 
     def __call__(self, doc: Doc) -> Doc:
-        """Set the context of each span in the group (see `span._.negated`)."""
+        """Set the context of each span in the span groups (see `span._.negated`)."""
         key = self.cfg["spans_key"]
         keys = [key] if key else dict.fromkeys([SPANS_KEY, *linked_groups(doc)])
         places = {
@@ -82,7 +82,7 @@ class MentionContext(Pipe):
         return doc
 
     def _cues_in(self, doc: Doc, key: str) -> set[tuple[int, int]]:
-        """Return the offsets of unlinked mentions that are cues, such as "gone" as a chemical."""
+        """Return the offsets of unlinked mentions that are cues: "gone" tagged as a chemical."""
         look_up = self.rules.cue_words.look_up
         return {
             (link.start, link.end)

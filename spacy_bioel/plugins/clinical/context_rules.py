@@ -1,4 +1,4 @@
-"""The rules of the `bioel_context` pipe: phrases and names, with the status that they assign."""
+"""Rules for the `bioel_context` pipe: phrases and names, and the status that each assigns."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from spacy_bioel.plugins.clinical.clauses import CUE_KINDS
 from spacy_bioel.plugins.clinical.errors import ClinicalErrors
 from spacy_bioel.plugins.clinical.words import Cue, CueWords
 
-# Statuses that cues assign to mentions: Context flags, and persons other than the patient.
+# Statuses that cues assign to mentions: `Context` flags, and people other than the patient.
 FLAGS = ("negated", "uncertain", "historical", "hypothetical")
 PERSONS = ("family", "other")
-UNKNOWN = "unknown"  # status of mentions if the grammar does not decide
-AFFIRMING = "+"  # marks a cue that ends the scope of a negation
-AFFIRMED = ""  # Status of an answer or sign that does not negate.
-# Status of a sign that negates only on a line with an affirming sign: "-" also marks list items.
+UNKNOWN = "unknown"  # status if the grammar is inconclusive
+AFFIRMING = "+"  # marks a cue that ends a negation's scope
+AFFIRMED = ""  # Status of an affirming answer or sign.
+# Status of a sign that negates only beside an affirming sign, because "-" also marks list items.
 NEGATED_IF_PAIRED = "negated beside"
-# Keys of a rules file: names by status, with the statuses allowed besides flags; and plain lists.
+# Rules file keys: names by status, with the statuses allowed in addition to flags; plain lists.
 _NAMES_WITH_STATUS = {
     **dict.fromkeys(("sections", "heads"), PERSONS),
     **dict.fromkeys(("answers", "signs"), (NEGATED_IF_PAIRED,)),
 }
 _LISTS = ("study", "case", "opens", "empty", "now", "fillers", "patient", "amounts")
-# Text between a question and its answer. The pattern is fast, as it starts with a character class.
+# Text between a question and its answer. Starting with a character class keeps matching fast.
 _QUESTION_MARKS = (
     r"[:=(—–?\s](?<=[\w)\]].)(?:(?<=\S)|(?<=\s)[^\S\n]*+(?:[:=(—–?]|--?(?=[^\S\n])))"
     r"(?:(?<=\?)\s*+(?:A(?:nswer)?:[^\S\n]*+)?|[^\S\n]*+)"
@@ -39,7 +39,7 @@ _VERB = r"[^\S\n]+(?:(?:is|are|was|were)[^\S\n]+)?"
 
 @dataclass(frozen=True)
 class ContextRules:
-    """Cues and names (in lower case), with the status that they assign to mentions.
+    """Lower-case cues and names, and the status that each assigns to mentions.
 
     cue_words (CueWords): Cues, and closed classes of words.
     study, case (frozenset[str]): Words that show that a text is about a study, or about one case.
@@ -90,25 +90,25 @@ class ContextRules:
         return {name: re.compile(pattern, re.I) for name, pattern in patterns.items()}
 
     def is_study(self, text: str) -> bool:
-        """Whether a text is about a study of patients, animals or cells, not about one case."""
+        """Whether a text is about a study of patients, animals or cells, rather than one case."""
         study, case = (self.patterns[name] for name in ("study", "case"))
         return bool(study.search(text)) and not case.search(text)
 
     def relative(self, words: str) -> str:
-        """Return the noun for the first relative that words name ("mother" for "mom"), or ""."""
+        """Return the noun for the first relative named in `words` ("mother" for "mom"), or ""."""
         known = (self.relatives.get(word) for word in re.findall(r"[\w-]+", words.lower()))
         return next(filter(None, known), "")
 
 
 def _any_of(words: Iterable[str]) -> str:
-    """Return a pattern for any of the strings as whole words; without strings, it never matches."""
+    """Build a pattern that matches any of `words` as a whole word, or nothing if it is empty."""
     longest_first = sorted(sorted(words), key=len, reverse=True)
     alternatives = [re.escape(w) + (r"(?!\w)" if w[-1].isalnum() else "") for w in longest_first]
     return "|".join(alternatives) or r"(?!)"
 
 
 def read_rules(path: Path) -> dict[str, Any]:
-    """Read a JSON file such as assets/context.json. RAISES BioelError: [B490]"""
+    """Read a JSON rules file such as assets/context.json. RAISES BioelError: [B490]"""
     try:
         table: dict[str, Any] = json.loads(path.read_text(encoding="utf8"))
         return table
@@ -117,7 +117,7 @@ def read_rules(path: Path) -> dict[str, Any]:
 
 
 def parse_rules(table: Mapping[str, Any]) -> ContextRules:
-    """Parse the contents of a rules file. Malformed rules raise built-in errors without a code."""
+    """Parse a rules file's contents. Malformed rules raise built-in errors, without a code."""
     if isinstance(table["cues"], dict):
         raise ValueError("its cues are phrases by status and direction, which are no longer read")
     cues = [cue for row in table["cues"] for cue in _cues_of_row(row)]

@@ -1,4 +1,4 @@
-"""Errors and warnings of the plugin for clinical notes."""
+"""Errors and warnings of the clinical notes plugin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The factory of `bioel_context`; spaCy imports this module for every pipeline."""
+"""The `bioel_context` factory; spaCy imports this module for every pipeline."""
 
 # No `from __future__ import annotations`: spaCy reads the annotations as types.
 

@@ -1,7 +1,7 @@
-"""The layout of a clinical note: sections, lists, tables, keys with values, check boxes, sentences.
+"""Clinical note layout: sections, lists, tables, key-value pairs, check boxes and sentences.
 
-`read_layout` recognises the layout in one pass over the text, by capitals, colons, bullets, indents
-and columns. A text without such signs is read as paragraphs of sentences.
+`read_layout` recognises the layout in one pass over the text, from capitals, colons, bullets,
+indents and columns. A text without any of these is read as paragraphs of sentences.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _BOX = re.compile(r"[\[(☐☑☒□■](?:(?<=\[)[ \txX✓✔]?\]|(?<=\()[ xX�
 _DASHED_KEY = re.compile(r"[A-Z][A-Za-z/&' ]{1,30}[ \t][-–—]{1,2}[ \t]")
 _LATER_ITEM = re.compile(r"[ ](?<![ ]{2})[ ]++(?=\d{1,2}[.)][ ])")  # "1) gout  2) asthma"
 _YES_OR_NO = re.compile(r"[ \t]*(?:yes|no)\b", re.I)
-_RULE = re.compile(r"[\s|:+=_-]{3,}")  # A line drawn below a title or the header of a table.
-# Separators of cells with the white space around them, and the characters that they cannot follow:
-# "Skin:  rash" is a key, and a sentence may end with two spaces.
+_RULE = re.compile(r"[\s|:+=_-]{3,}")  # A rule below a title or a table header.
+# Cell separators with the white space around them, and the characters that cannot precede them:
+# "Skin:  rash" is a key, and two spaces may follow a sentence.
 _GAPS = {
     "|": (re.compile(r"(?<!\s)\s*+\|\s*+|\|\s*+"), ""),
     "\t": (re.compile(r"(?<! ) *+\t *+"), ":"),
     "  ": (re.compile(r"(?<! ) {2,}+"), ".:;,?!"),
 }
 _QUESTION = re.compile(r"[\w)\]]\?+\s*\Z")
-_DOUBT = re.compile(r"(?:\A|[\s(\[,;:/])\?+\s*\Z")  # the "?" of "? gout" is a doubt
+_DOUBT = re.compile(r"(?:\A|[\s(\[,;:/])\?+\s*\Z")  # the "?" in "? gout" expresses doubt
 _VALUES = ("yes no y n", "present absent", "positive negative pos neg", "+ - ++ +++ – −")
 _VALUE_KIND = {value: i for i, values in enumerate(_VALUES) for value in values.split()}
 _UNFINISHED = re.compile(
@@ -53,16 +53,16 @@ _UNFINISHED = re.compile(
 )
 _CONTINUING = frozenset("and but for in of on or with".split())
 _LAST_SIGNS = frozenset("+-–−")
-_MAX_WORDS_IN_LIST = 2  # two lines with so few words are items of a list, even in lower case
+_MAX_WORDS_IN_LIST = 2  # two lines with so few words are list items, even in lower case
 _MAX_TITLE_LENGTH, _MAX_TITLE_WORDS = 60, 8
-_MIN_FULL_LENGTH = 45  # minimum number of characters in a line that may be hard-wrapped
+_MIN_FULL_LENGTH = 45  # minimum length of a line that may be hard-wrapped
 _MAX_NESTING = 20  # maximum number of open nodes; deeper lists are not read as nested
-_MAX_COLUMNS, _MAX_AROUND = 50, 1_000  # maximum cells in a row; characters to judge the wrapping
+_MAX_COLUMNS, _MAX_AROUND = 50, 1_000  # maximum cells per row; characters read to detect wrapping
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A part of a note, with character offsets.
+    """Part of a note, with its character offsets.
 
     kind (str): "note", "section", "list", "item", "table", "row", "cell", "paragraph", "pair" (a
         key and its value), "box" (a check box and its item), "question" or "sentence".
@@ -87,7 +87,7 @@ class Node:
         return self.start, self.end
 
     def path(self, position: int) -> Iterator[Node]:
-        """Yield the nodes that contain a character, from the outermost to the innermost."""
+        """Yield the nodes that contain `position`, outermost first."""
         node: Node | None = self
         while node is not None:
             yield node
@@ -96,7 +96,7 @@ class Node:
             node = inner if inner is not None and position < inner.end else None
 
     def __iter__(self) -> Iterator[Node]:
-        """Yield this node and all nodes inside, from left to right."""
+        """Yield this node and all its descendants, in pre-order."""
         stack = [self]
         while stack:
             node = stack.pop()
@@ -105,7 +105,7 @@ class Node:
 
 
 class _Line(NamedTuple):
-    """A line that is not blank.
+    """A non-blank line.
 
     depth (int): Twice the indentation, plus one for items of a list and rows of a table.
     text (int): Start of its text after the bullet.
@@ -129,7 +129,7 @@ class _Line(NamedTuple):
 
 @dataclass(slots=True)
 class _Open:
-    """A node that may get more parts: lines of at least `depth`, heads deeper than `head_depth`."""
+    """An open node that accepts lines at `depth` or deeper, and heads deeper than `head_depth`."""
 
     node: Node
     depth: int
@@ -138,7 +138,7 @@ class _Open:
 
 @lru_cache(maxsize=64)
 def read_layout(text: str) -> Node:
-    """Return the layout of a text, as a tree."""
+    """Parse a text's layout into a tree."""
     return _Reader(text).read()
 
 
@@ -150,7 +150,7 @@ def _terse_end() -> re.Pattern[str]:
 
 
 class _Reader:
-    """Builds the tree of nodes line by line, with a stack of the nodes that are still open."""
+    """Builds the node tree line by line, keeping open nodes on a stack."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -172,7 +172,7 @@ class _Reader:
             if before.end - before.start >= self.min_full_length
             and not (line.after_blank or line.start in self.is_border)
         ]
-        # Lines of a list begin with a capital; lines of prose seldom do.
+        # Lines in a list begin with a capital; lines in wrapped prose seldom do.
         self.is_wrapped = len(below) > 1 and 2 * sum(map(str.isupper, below)) <= len(below)
         self.root = Node("note", 0, len(text))
         self.open = [_Open(self.root, -1, -1)]
@@ -197,7 +197,7 @@ class _Reader:
         return self.root
 
     def _continues(self, first: int, index: int) -> bool:
-        """Whether the line `index` continues the paragraph that begins with the line `first`."""
+        """Whether line `index` continues the paragraph that starts at line `first`."""
         before, line = self.lines[index - 1 : index + 1]
         if line.after_blank or line.is_item or line.start in self.is_border:
             return False
@@ -217,7 +217,7 @@ class _Reader:
         is_list |= _has_room(self.text, before, words_below[0])
         if self.text[line.start].isupper() or (is_list and words_below[0] not in _CONTINUING):
             return False
-        # After a heading, and inside the list below the heading, each short line is an item.
+        # After a heading, and inside the list below it, each short line is an item.
         top = self.open[-1]
         is_list = top.node.kind == "list" and top.depth > top.head_depth
         is_list |= top.node.kind == "list" and self.text[top.node.body - 1] == ":"
@@ -226,13 +226,13 @@ class _Reader:
         return not (is_head or (is_list and before.depth == line.depth) or self._n_rows(index))
 
     def _has_title(self, line: _Line) -> bool:
-        """Whether the words in a line may be a title."""
+        """Whether a line looks like a title."""
         words = self.text[line.start : line.end]
         is_short = len(words) <= _MAX_TITLE_LENGTH and len(words.split()) <= _MAX_TITLE_WORDS
         return is_short and words[0].isupper() and words[-1] not in ".,;?!-" and ":" not in words
 
     def _is_title(self, index: int, last: int) -> bool:
-        """Whether a line is the heading of the lines below it."""
+        """Whether a line is a heading for the lines below it."""
         line = self.lines[index]
         if last > index + 1 or line.is_item or last == len(self.lines):
             return self.text[self.lines[last - 1].end - 1] == ":" and not line.is_item
@@ -245,13 +245,13 @@ class _Reader:
         return stands_alone or self._is_section(line, line.end) or below.depth > line.depth
 
     def _is_section(self, line: _Line, end: int) -> bool:
-        """Whether a heading is a known section, or in capitals with a blank line or a colon."""
+        """Whether a title is a known section, or in capitals with a colon or after a blank line."""
         words = self.text[line.start : end].rstrip(": ")
         is_capital = words.isupper() and (line.after_blank or self.text[end - 1] == ":")
         return is_capital or is_section_name(words)
 
     def _close(self, line: _Line, *, is_head: bool = False) -> None:
-        """Close the nodes that a line does not belong to."""
+        """Close any open nodes that a line does not belong to."""
         while len(self.open) > 1:
             top = self.open[-1]
             is_below = top.node.kind == "list" and line.depth > top.head_depth
@@ -289,7 +289,7 @@ class _Reader:
         self._push(node, *((-1, -1) if node.kind == "section" else (line.depth, line.depth)))
 
     def _add_line(self, line: _Line, end: int) -> None:
-        """Add a paragraph, an item of a list, or a key with its value."""
+        """Add a paragraph, a list item or a key-value pair."""
         node = Node("item" if line.is_item else "paragraph", line.start, end)
         self._add_text(node, line.text, end)
         if line.is_item:
@@ -312,7 +312,7 @@ class _Reader:
             self._push(node.parts[0], line.depth + 1, line.depth)
 
     def _add_text(self, node: Node, start: int, end: int) -> None:
-        """Add the keys with values, check boxes and sentences in a stretch of text to a node."""
+        """Add the key-value pairs, check boxes and sentences in a range of text to a node."""
         boxes = self._boxes_in(start, end) if self.boxes else []
         has_name = boxes and self.text[start : boxes[0].start()].strip()
         if has_name and all(_YES_OR_NO.match(self.text, box.end()) for box in boxes):
@@ -334,7 +334,7 @@ class _Reader:
             node.parts.append(pair)
 
     def _add_sentences(self, node: Node, start: int, end: int, first: int = -1) -> None:
-        """Add the check boxes or sentences in a stretch of text to a node.
+        """Add the check boxes or sentences in a range of text to a node.
 
         first (int): Offset after a key, where the first check box may begin; -1: `start`.
         """
@@ -351,12 +351,12 @@ class _Reader:
                 start = stop
 
     def _boxes_in(self, start: int, end: int) -> list[re.Match[str]]:
-        """Return the check boxes in a stretch of text."""
+        """Return the check boxes in a range of text."""
         low, high = (bisect_left(self.boxes, x, key=re.Match.start) for x in (start, end))
         return [box for box in self.boxes[low:high] if box.end() <= end]
 
     def _read_choices(self, boxes: Sequence[re.Match[str]], start: int, end: int) -> Iterator[Node]:
-        """Yield keys that have the ticked box as their value: "Rash [ ] yes [x] no"."""
+        """Yield key-value pairs whose value is the ticked box: "Rash [ ] yes [x] no"."""
         ends = [(_YES_OR_NO.match(self.text, box.end()) or box).end() for box in boxes]
         befores = zip(boxes, [start, *ends], strict=False)
         firsts = [i for i, (box, x) in enumerate(befores) if self.text[x : box.start()].strip()]
@@ -369,13 +369,13 @@ class _Reader:
             yield pair
 
     def _read_boxes(self, boxes: Sequence[re.Match[str]], start: int, end: int) -> Iterator[Node]:
-        """Yield check boxes with their items."""
+        """Yield each check box with its item, then any text that is left."""
         text = self.text
         before = text[start : boxes[0].start()]
         starts = [box.start() for box in boxes]
         last = bisect_right(self.borders, starts[-1])
         ends = [*starts[1:], min([end, *self.borders[last : last + 1]])]
-        if before.strip():  # boxes stand after their items
+        if before.strip():  # boxes come after their items
             ends = [box.end() for box in boxes]
             starts = [start, *ends[:-1]]
         for box, item_start, item_end in zip(boxes, starts, ends, strict=True):
@@ -384,7 +384,7 @@ class _Reader:
             yield Node("sentence", ends[-1], end)
 
     def _n_rows(self, index: int) -> int:
-        """Return the number of rows of the table that begins at a line; 0 if no table does."""
+        """Return the number of rows in the table that starts at a line, or 0 if there is none."""
         first = self.lines[index]
         last = index
         while last < len(self.lines) and self.lines[last].by == first.by != "":
@@ -415,7 +415,7 @@ class _Reader:
         return table
 
     def _is_header(self, row: Node, next_row: Node) -> bool:
-        """Whether the words in a table's first row are names of columns, not values."""
+        """Whether a table's first row holds column names rather than values."""
         values = {cell.column: self.text[cell.start : cell.end].lower() for cell in next_row.parts}
         names = [self.text[cell.start : cell.end] for cell in row.parts]
         for cell, name in zip(row.parts, names, strict=True):
@@ -453,7 +453,7 @@ def _lines_of(text: str) -> Iterator[_Line]:
 
 
 def _has_room(text: str, before: _Line, word: str) -> bool:
-    """Whether a word would fit on the line above it; False if the lines are running sentences."""
+    """Whether a word would fit on the line above it; False if the lines are running text."""
     around = text[max(0, before.start - _MAX_AROUND) : before.end].rpartition("\n\n")[2]
     around += text[before.end : before.end + _MAX_AROUND].partition("\n\n")[0]
     room = max(map(len, around.split("\n"))) - (before.end - before.start)
@@ -461,7 +461,7 @@ def _has_room(text: str, before: _Line, word: str) -> bool:
 
 
 def _cells_of(line: str, start: int) -> tuple[Sequence[tuple[int, int]], str]:
-    """Return the cells of a line that may be a row of a table, and the separator of the cells."""
+    """Return the cells of a line that may be a table row, and their separator."""
     is_barred = "|" in line and (" |" in line or "| " in line or _RULE.fullmatch(line))
     by = "|" if is_barred else next((gap for gap in ("\t", "  ") if gap in line), "")
     if not by:
@@ -479,7 +479,7 @@ def _cells_of(line: str, start: int) -> tuple[Sequence[tuple[int, int]], str]:
 
 
 def _is_aligned(first: _Line, line: _Line) -> bool:
-    """Whether the cells of two lines are aligned; always true unless spaces separate the cells."""
+    """Whether two lines' cells are aligned; always True unless the separator is spaces."""
     if first.by != "  ":
         return True
     columns = [(start - first.start, end - first.start) for start, end in first.cells[1:]]
@@ -496,5 +496,5 @@ def _without_colon(text: str, end: int) -> int:
 
 @lru_cache(maxsize=64)
 def units_of(text: str) -> list[int]:
-    """Return the start offsets of the smallest parts of a text: sentences, cells and items."""
+    """Return the start offsets of a text's smallest parts: sentences, cells and items."""
     return [node.start for node in read_layout(text) if not node.parts]

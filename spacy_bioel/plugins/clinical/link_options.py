@@ -1,4 +1,4 @@
-"""The option `--context` of `bioel link`."""
+"""The `--context` option of `bioel link`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOTE_NLP_SUFFIX = ".note_nlp.csv"
 
 @dataclass(frozen=True)
 class ContextOptions(LinkOptions):
-    """Options for the context of mentions."""
+    """Options for mention context."""
 
     context: Annotated[
         bool, Option("--context", help="Also mark each mention as negated, historical, ...")

@@ -1,4 +1,4 @@
-"""Write rows for the table NOTE_NLP of OMOP's Common Data Model 5.4."""
+"""Write rows for the NOTE_NLP table in OMOP's Common Data Model 5.4."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ NOTE_NLP = (
     *("nlp_datetime", "term_exists", "term_temporal", "term_modifiers"),
 )
 _MAX_CHARS = 250
-_N_AROUND = 60  # number of characters in a snippet on each side of the mention
+_N_AROUND = 60  # number of snippet characters on each side of the mention
 
 
 def note_nlp_rows(numbers: Iterator[int], system: str, document: LinkedText) -> Iterator[list[Any]]:
-    """Yield a numbered row per mention and standard concept; without a concept, the id is 0.
+    """Yield a numbered row per mention and standard concept, with concept id 0 if there is none.
 
     RAISES BioelError: [B607] if the document's id is not an integer.
     """
@@ -72,7 +72,7 @@ def _cells_of_context(context: Context) -> tuple[str, str, str]:
 
 
 def create_format(*, raw: bool) -> TextFormat:
-    """Return the output format; its rows are numbered from 1.
+    """Return the output format, with rows numbered from 1.
 
     raw (bool): As in `export.formats.format_of`.
     """

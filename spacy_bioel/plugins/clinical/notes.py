@@ -1,5 +1,5 @@
-"""Entity rules for clinical notes, which link shorthand, measurements and reworded findings by the
-concept names that they stand for.
+"""Entity rules that link shorthand, measurements and reworded findings in clinical notes through
+the concept names that they stand for.
 
 A measurement outside its reference range stands for a finding: "Hb 7.2" means anemia.
 """
@@ -42,9 +42,9 @@ from spacy_bioel.types import IntArray, SpanKey
 
 
 def choose_meanings(text: str, forms: Container[str]) -> dict[str, str]:
-    """Choose meanings of ambiguous shorthand by words in the same lines, or else in the text.
+    """Resolve ambiguous shorthand from words on the same lines, or else in the whole text.
 
-    forms (Container[str]): Short forms in the text. A form without telling words is left out.
+    forms (Container[str]): Short forms in the text. Forms without such words are left out.
     """
     chosen = {}
     for short, cues in note_tables()["meanings"].items():
@@ -57,8 +57,8 @@ def choose_meanings(text: str, forms: Container[str]) -> dict[str, str]:
 
 
 class _NoteFinder:
-    """Finds shorthand, measurements and reworded names that stand for a name in the knowledge base,
-    or in the vocabulary of a label."""
+    """Finds shorthand, measurements and reworded names that stand for a name in the knowledge base
+    or in a label's vocabulary."""
 
     def __init__(self, knowledge: LinkerKnowledge) -> None:
         self._vocabularies = knowledge.vocabularies or {"": Vocabulary(knowledge.kb, None)}
@@ -66,16 +66,16 @@ class _NoteFinder:
         forms = long_forms_with(note_tables()["shorthand"]) if knowledge.vocabularies else {}
         names = {short: self._first_known(long) for short, long in forms.items()}
         self._names = {short: name for short, name in names.items() if name}
-        # Long forms that are not names, such as "chronic kidney disease", which MeSH lists in
-        # the plural, get the label that most other long forms have.
+        # Long forms that are not names get the label that most other long forms have: MeSH has
+        # "chronic kidney disease" only in the plural, for example.
         labels = Counter(label for _, label in self._names.values())
         label, n = max(labels.items(), key=itemgetter(1), default=("", 0))
         if 2 * n > len(forms):
             self._names |= {s: (forms[s].split("|")[-1], label) for s in forms.keys() - self._names}
 
     def find(self, doc: Doc, *, measurements: bool) -> list[tuple[SpanKey, str, bool]]:
-        """Return token spans, the names that the spans stand for, and whether a span replaces
-        mentions, as shorthand and measurements do, but reworded names do not."""
+        """Return token spans, the names they stand for, and whether each span replaces mentions.
+        Shorthand and measurements do; reworded names do not."""
         text, defined = text_of(doc), long_forms(doc)
         names = {s: name for s, name in forms_in(text, self._names).items() if s not in defined}
         for form, alternatives in choose_meanings(text, names).items():
@@ -116,14 +116,14 @@ class _NoteFinder:
         return labels
 
     def _first_known(self, names: str) -> tuple[str, str] | None:
-        """Return the first name of a "|"-separated list that is in a vocabulary, with its label."""
+        """Return the first name in a "|"-separated list that a vocabulary has, and its label."""
         labels = self.labels_of(alternatives := names.split("|"))
         return next(((name, labels[name]) for name in alternatives if name in labels), None)
 
 
 def _add_names(found: FoundSpans, names: Sequence[tuple[SpanKey, str, bool]]) -> None:
-    """Replace mentions inside shorthand and measurements, and add reworded names beside the shorter
-    mentions inside them. Longer mentions are kept."""
+    """Replace mentions inside shorthand and measurements, and add reworded names alongside any
+    shorter mentions inside them. Longer mentions are kept."""
     why = "in shorthand, a measurement, or another wording"
     for (start, end, label), name, replaces in names:
         near = found.overlapping(start, end)
@@ -203,7 +203,7 @@ class Notes(Shorthand):
             _add_names(of_doc, self._finder.find(doc, measurements=self._measurements))
 
     def prepare(self, batch: Batch) -> Sequence[Query]:
-        """Query mentions that are shorthand or measurements by the names that they stand for."""
+        """Query shorthand and measurements by the names that they stand for."""
         queries = list(super().prepare(batch) if self._shorthand else batch.queries)
         if self.knowledge is None or not self._clinical or batch.n_parts:
             return queries
@@ -218,7 +218,7 @@ class Notes(Shorthand):
         return queries
 
     def facts(self, batch: Batch) -> Sequence[Mapping[str, Any]]:
-        """Return the value and unit of measurements."""
+        """Return the value and unit of each measurement."""
         if not self._measurements:
             return [{}] * len(batch.links)
         found = [measured(text_of(doc)) for doc in batch.docs]
@@ -239,8 +239,8 @@ def create_notes_v1(
     return Notes(shorthand=shorthand, clinical=clinical, measurements=measurements)
 
 
-# Patterns for the text between an analyte and its value or the last of several values. After the
-# value, other units, ranges and dates are excluded.
+# Patterns for the text between an analyte and its value (the last if there are several). A value
+# followed by another unit, a range or a date is excluded.
 _S = r"[^\S\r\n]"  # also thin spaces
 _EQUALS = rf"(?:{_S}{{0,20}}[:=>|—]){{0,2}}{_S}{{0,20}}(?P<bracket>\()?"
 _LINK = (
@@ -273,8 +273,8 @@ _STATED = re.compile(
 _OTHER_FLUIDS = re.compile(
     r"\b(?:CSF|urin\w*|pleural|fluid|ascit\w*|sweat|stool)\W+(?:\w+ )?\Z", re.I
 )
-_MAX_FLUID_DISTANCE = 20  # Number of characters to search for a fluid before an analyte.
-# Words for young patients, to whom the reference ranges, which are for adults, do not apply.
+_MAX_FLUID_DISTANCE = 20  # Number of characters before an analyte to search for a fluid.
+# Words for young patients, to whom adult reference ranges do not apply.
 _YOUNG = re.compile(
     r"\b(?:infant|newborn|neonat\w*|baby|toddler|child|(?:days?|weeks?|months?)[- ]old"
     r"|(?<!\d)\d[ -]?(?:y/?o|years?[- ]old))\b",
@@ -283,13 +283,13 @@ _YOUNG = re.compile(
 _ANALYTE_WORD = re.compile(r"(?<![\w/-])[A-Za-z][A-Za-z0-9]*")
 
 
-# A measurement: its last value, its unit (or ""), and the names of the finding that it shows.
+# A measurement: its last value, its unit (or ""), and the names of the finding that it indicates.
 Measurement = tuple[float, str, str]
 
 
 def measured(text: str) -> dict[tuple[int, int], Measurement]:
     """Return the measurements outside their reference range, such as "Hb 7.2 g/dL" (anemia), keyed
-    by start and end offset. Several names of one finding are separated by "|".
+    by start and end offset. A finding's alternative names are separated by "|".
     """
     found = {}
     is_young = bool(_YOUNG.search(text))
@@ -319,9 +319,9 @@ def _number(digits: str) -> float:
 def _finding(
     analyte: Mapping[str, Any], match: re.Match[str], stated: re.Match[str] | None, is_young: bool
 ) -> str:
-    """Return the names of the finding that a measurement shows, or "".
+    """Return the names of the finding that a measurement indicates, or "".
 
-    Without a unit, the value must show the same finding in every unit that makes it plausible.
+    Without a unit, the value must indicate the same finding in every plausible unit.
 
     stated (re.Match | None): The reference range or flag that the text states.
     """
@@ -350,7 +350,7 @@ def _finding(
 
 @cache
 def _analytes_by_first_word() -> dict[str, list[int]]:
-    """Return the indices of analytes, keyed by the first word of a name in lower case."""
+    """Return analyte indices, keyed by the first word of each name in lower case."""
     indices: dict[str, list[int]] = defaultdict(list)
     for index, analyte in enumerate(note_tables()["measurements"]):
         for first in {_ANALYTE_WORD.match(n)[0] for n in analyte["names"]}:  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""Gather the findings of patients from linked notes; write tables, timelines and Phenopackets."""
+"""Gather patients' findings from linked notes, and write tables, timelines and Phenopackets."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _COLUMNS = (
     *("patient", "id", "name", "person", "status", "contradicts"),
     *("first_date", "first_note", "last_date", "last_note", "evidence"),
 )
-# The field of a Phenopacket for each prefix. HPO also has branches for onset, inheritance, ...
+# The Phenopacket field for each prefix. HPO also has branches for onset, inheritance and so on.
 _PACKET_FIELDS = {"HP": "phenotypicFeatures"}
 _PACKET_FIELDS |= dict.fromkeys(("MONDO", "OMIM", "ORPHA", "Orphanet", "DOID"), "diseases")
 _PHENOTYPE = "HP:0000118"
-_BETWEEN_TICKS = 18  # minimum distance of two labels, in percent of the timeline
+_BETWEEN_TICKS = 18  # minimum distance between labels, as a percentage of the timeline
 _SECTIONS: Any = PAGES.get_template("patient.html").module
 _CODE = {"id": "ECO:0000501", "label": "evidence used in automatic assertion"}
 _ECO = KbRelease("Evidence & Conclusion Ontology", "", "2019-10-16", "", "", 0)
@@ -43,7 +43,7 @@ _SEXES |= dict.fromkeys(("father", "brother", "uncle", "son", "nephew", "grandfa
 
 
 class Note(NamedTuple):
-    """A note of a patient, with its ISO date, or "" if the date is unknown."""
+    """A patient's note, with its ISO date ("" if unknown)."""
 
     text: str | None
     id: str
@@ -53,7 +53,7 @@ class Note(NamedTuple):
 
 @dataclass(slots=True)
 class Patient:
-    """A patient, with id and date of the notes, and mentions by person, concept id and status."""
+    """A patient, with note ids and dates, and mentions by person, concept id and status."""
 
     name: str
     notes: dict[tuple[str, str], None] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Patient:
                 self.mentions.setdefault(key, []).append({**place, "text": text})
 
     def timeline(self) -> tuple[dict[tuple[str, str], float], list[tuple[float, str]]]:
-        """Return the positions of notes on a timeline, by date, or in order if no date is known.
+        """Return the notes' positions on a timeline: by date, or in order if no date is known.
 
         RETURNS (tuple): The position of each note, from 0 to 100, except undated notes among dated
             notes; and the positions that have room for a label, with the labels.
@@ -116,7 +116,7 @@ def _lineage(kb: KnowledgeBase, id: str) -> list[str]:
 def gather_patients(
     linked: Iterable[tuple[Note, LinkedText]], *, contiguous: bool
 ) -> Iterator[Patient]:
-    """Gather findings by patient; `contiguous` means that the notes are grouped by patient."""
+    """Group findings by patient; set `contiguous` if each patient's notes are consecutive."""
     patients: dict[str, Patient] = {}
     for note, document in linked:
         if contiguous and note.patient not in patients:
@@ -127,7 +127,7 @@ def gather_patients(
 
 
 class PatientWriter:
-    """Writes patients in the output format that a suffix selects.
+    """Writes patients in the output format selected by a suffix.
 
     holds_one (bool): Whether an output can hold only one patient.
     left_out (Counter): Number of findings left out of Phenopackets so far, by reason.
@@ -190,7 +190,7 @@ class PatientWriter:
         return str(_SECTIONS.patient(patient.name, patient.rows(self._kb), *patient.timeline()))
 
     def _packet(self, patient: Patient) -> str:
-        """Return a patient as a Phenopacket in JSON, or a Family with a Phenopacket per person."""
+        """Return a patient's Phenopacket as JSON, or a Family with a Phenopacket per person."""
         people: dict[str, dict[str, dict[Any, JsonRow]]] = {"patient": {}}
         for row in patient.rows(self._kb):
             name = _PACKET_FIELDS.get(row["id"].partition(":")[0])
@@ -244,7 +244,7 @@ def _implied(kb: KnowledgeBase, entries: Mapping[Any, JsonRow]) -> set[Any]:
 
 
 def _add_entry(entries: dict[Any, JsonRow], row: JsonRow, *, is_feature: bool) -> None:
-    """Add a finding to the entries; a present and a historical finding of an id share an entry."""
+    """Add a finding to the entries; an id's present and historical findings share an entry."""
     is_absent, term = row["status"] == "absent", {"id": row["id"], "label": row["name"]}
     entry: JsonRow = {"type" if is_feature else "term": term, "excluded": is_absent}
     entry = entries.setdefault((row["id"], is_absent), entry)

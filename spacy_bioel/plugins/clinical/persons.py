@@ -30,7 +30,7 @@ _OF_KIN = frozenset(
 
 
 class Persons(Scopes):
-    """The words of a sentence, with the findings of persons other than the patient."""
+    """The words of a sentence, and the findings of people other than the patient."""
 
     def read_person(self, i: int, end: int, cue: Cue) -> None:
         if self.name(end) == "-" and self.name(end + 1) == "word":  # "donor-derived"
@@ -47,7 +47,7 @@ class Persons(Scopes):
             self._experience(i, i + 1, "family")
 
     def _experience(self, i: int, end: int, status: str) -> bool:
-        """Assign to a person the mentions after "has", "with", "'s" or before "in her mother"."""
+        """Assign a person the mentions after "has", "with" or "'s", or before "in her mother"."""
         if self.name(i - 2) == "and" and self.name(i - 3) == "pronoun":  # "he and his brother"
             return False
         k, n_words = i - 1, 0
@@ -162,7 +162,7 @@ class Persons(Scopes):
         return 0
 
     def _is_action(self, k: int) -> bool:
-        """Whether the word after a person is a verb, except verbs of saying or bringing."""
+        """Whether the word after a person is a verb other than one of saying or bringing."""
         is_noun = self.name(k + 1) in AUXILIARY  # "daughter cysts are"
         is_noun |= self.word(k + 1) == "that"  # "her mother narrated that"
         return (
@@ -188,7 +188,7 @@ class Persons(Scopes):
         return self.name(k) in ("kin", "number", "rel")
 
     def _of_person(self, k: int, item: bool, *, is_history: bool = False) -> list[int]:
-        """Return the mentions from word `k` on that belong to a person.
+        """Return the mentions from word `k` onwards that belong to a person.
 
         item (bool): Stop at a comma.
         is_history (bool): The words follow "family history"; "and has" returns to the patient.

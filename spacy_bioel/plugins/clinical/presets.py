@@ -1,4 +1,4 @@
-"""The presets "clinical", for clinical notes, and "context", which only adds `bioel_context`."""
+"""The presets "clinical" (for clinical notes) and "context" (which just adds `bioel_context`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spacy_bioel.plugins.clinical.tables import note_tables
 
 
 def add_context(nlp: Language) -> None:
-    """Add a `bioel_context` pipe at the end of a pipeline that does not have one."""
+    """Append a `bioel_context` pipe to a pipeline that lacks one."""
     if not any(pipes_made_by(CONTEXT, nlp)):
         nlp.add_pipe(CONTEXT, config={"spans_key": spans_key(find_linker(nlp))})
 

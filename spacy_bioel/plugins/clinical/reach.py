@@ -1,4 +1,4 @@
-"""Find how far a cue reaches in the words after it: over a list of noun phrases, or a clause."""
+"""Find how far a cue reaches into the words after it: across a noun phrase list, or a clause."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Reach:
     blocked: bool = False
     is_change: bool = False
     is_and: bool = False
-    n_before: int = -1  # number of mentions before the last comma or "and"; -1 without them
+    n_before: int = -1  # number of mentions before the last comma or "and"; -1 if none
     n_commas: int = 0
     item_start: int = 0
 
     def over(self, start: int) -> list[int]:
-        """Return the mentions that the cue governs from word `start` on."""
+        """Return the mentions that the cue governs from word `start` onwards."""
         names, self.item_start, k = self.words.names, start, start
         stop = min(len(names), start + MAX_REACH)
         while k < stop:
@@ -51,7 +51,7 @@ class Reach:
         return self.status == "negated"
 
     def _goes_on(self, k: int) -> bool:
-        """Read word `k`, and return whether the cue reaches the words after it."""
+        """Process word `k`, and return whether the cue reaches beyond it."""
         name, word, words = self.words.names[k], self.words.word(k), self.words
         if self._is_negated and self._is_other_noun(k):
             return False
@@ -93,11 +93,11 @@ class Reach:
         return True
 
     def n_read(self, k: int) -> bool:
-        """Whether a negation after a noun would end the scope of a cue: "possible A, no B"."""
+        """Whether a negation after a noun would end a cue's scope: "possible A, no B"."""
         return not self._is_negated and k > self.item_start
 
     def _is_other_noun(self, k: int) -> bool:
-        """Whether a noun phrase outside the scope of the negation begins at word `k`."""
+        """Whether a noun phrase outside the negation's scope begins at word `k`."""
         word = self.words.word(k)
         if word == "other" and self.words.word(k + 1) == "than":
             return True
@@ -105,7 +105,7 @@ class Reach:
         return is_own or (word == "some" and self.last != "")
 
     def _bracket(self, k: int, stop: int) -> int:
-        """Collect the mentions in brackets, unless the brackets hold a value; return the end."""
+        """Collect the mentions in a bracket unless it holds a value, and return its end."""
         names = self.words.names
         close = next((n for n in range(k, stop) if names[n] == ")"), stop)
         if self.last and not self.blocked and "number" not in names[k:close]:
@@ -193,7 +193,7 @@ class Reach:
 
 
 class Scopes(Words):
-    """The words of a sentence, and the mentions after a cue that the cue governs."""
+    """The words of a sentence, with a lookup of the mentions that a preceding cue governs."""
 
     def forward(
         self,
@@ -204,5 +204,5 @@ class Scopes(Words):
         clause: bool = False,
         first: bool = False,
     ) -> list[int]:
-        """Return the mentions that a cue governs from word `start` on (see `Reach`)."""
+        """Return the mentions that a cue governs from word `start` onwards (see `Reach`)."""
         return Reach(self, status, item=item, clause=clause, first=first).over(start)

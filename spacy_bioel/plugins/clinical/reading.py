@@ -1,4 +1,4 @@
-"""Read the notes of patients from folders, tables and JSON lines."""
+"""Read patients' notes from folders, tables and JSON lines."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from spacy_bioel.plugins.clinical.patients import Note
 
 _DATE = re.compile(
     r"(?<!\d)(?:(?:19|20)\d\d([-_.]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])"
-    r"|\d\d?([-_.])\d\d?\2(?:19|20)\d\d)(?!\d)"  # refused as ambiguous: 03-04-2024
+    r"|\d\d?([-_.])\d\d?\2(?:19|20)\d\d)(?!\d)"  # rejected as ambiguous: 03-04-2024
 )
 
 
 def stream_notes(sources: list[str], patient_column: str, date_column: str) -> Iterator[Note]:
-    """Stream notes of patients from folders or, with `patient_column`, from tables and JSON lines.
+    """Stream patients' notes from folders or, with `patient_column`, from tables and JSON lines.
 
     RAISES BioelError: [B101] for a missing file, [B513] for two folders with one name, [B594] for
         notes beside folders of notes, [B595] for other input; later [B596] for a missing patient,

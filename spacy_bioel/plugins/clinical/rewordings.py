@@ -1,5 +1,5 @@
-"""Detect findings that a note words differently from the names of their concepts, such as "febrile"
-and "undescended right testis", and findings that share words, such as "micro-retrognathia", "long
+"""Detect findings that a note words differently from their concept names, such as "febrile" and
+"undescended right testis", and findings that share words, such as "micro-retrognathia", "long
 smooth philtrum" and "pectus carinatum/excavatum". Reject words that only look like findings.
 """
 
@@ -26,11 +26,11 @@ _AND_OR = r"(?:and/or|and|or|nor|&)"
 _COMPOUND_WORD = re.compile(rf"\b(?!{_AND_OR}\b)[A-Za-z]+(?:-[A-Za-z]+)*-?")
 _COORDINATED = re.compile(rf" |,? {_AND_OR} |, | ?/ ?")
 _SHARED_END = re.compile(rf"(?:,? {_AND_OR} |, | ?/ ?)([A-Za-z]{{6,}})")
-_MIN_SHARED_END, _MAX_MODIFIERS, _MAX_HEAD = 4, 3, 2  # letters, words and words, respectively
+_MIN_SHARED_END, _MAX_MODIFIERS, _MAX_HEAD = 4, 3, 2  # the first in letters, the others in words
 _IN_COMPOUND = re.compile(r"(?<![a-z])([a-z]+)(?<!\bpost)(?<!\bto)-\Z")
-_MAX_CHARS_BEFORE = 24  # Maximum number of characters to search before a span.
-# Text before modifiers that a comma separates ("a long, smooth philtrum"). After other text, the
-# comma separates findings: "redness of the eye, muscle pain".
+_MAX_CHARS_BEFORE = 24  # Maximum number of characters searched before a span.
+# Text before comma-separated modifiers ("a long, smooth philtrum"). After any other text, a comma
+# separates findings: "redness of the eye, muscle pain".
 _BEFORE_LIST = re.compile(
     r"(?:^|[:;(\n-]|\b(?:an?|has|had|have|with|is|are|no|shows?|his|her)) ?\Z", re.I
 )
@@ -83,19 +83,19 @@ def have_other_meaning(text: str, starts: IntArray, ends: IntArray) -> NDArray[n
 
 
 def are_apart(text: str, starts: IntArray, ends: IntArray) -> NDArray[np.bool_]:
-    """Return which spans begin in one sentence, cell or item, and end in another. Shape (n,)."""
+    """Return a mask of spans that begin in one sentence, cell or item and end in another."""
     first, last = (np.searchsorted(units_of(text), x, "right") for x in (starts, ends - 1))
     return np.asarray(first < last)
 
 
 def _spellings(name: str) -> tuple[str, ...]:
-    """Return a name with its last word as it is, in the singular and in the plural."""
+    """Return a name with its last word unchanged, in the singular, and in the plural."""
     start, space, last = name.rpartition(" ")
     return name, start + space + singular_of(last), name + "s"
 
 
 def _readings(text: str) -> Iterator[_Reading]:
-    """Yield offsets with strings: if all of the strings are names, the text means the first one."""
+    """Yield offsets with strings. If all of the strings are names, the text means the first one."""
     matches, tables = list(_COMPOUND_WORD.finditer(text)), note_tables()
     words = [match[0].lower().replace("-", " ") for match in matches]
     gaps = [text[a.end() : b.start()] for a, b in pairwise(matches)] + [""] * bool(matches)
@@ -144,7 +144,7 @@ def _readings(text: str) -> Iterator[_Reading]:
 
 @cache
 def _after_adjective() -> re.Pattern[str]:
-    """Return a pattern for the text after an adjective that is itself a finding: "febrile." and
+    """Return a pattern for what may follow an adjective that is itself a finding: "febrile." and
     "febrile boy", but not "febrile seizures"."""
     words = "|".join(note_tables()["after_adjectives"])
     return re.compile(rf"\s*(?:\Z|[.,;:)/\n\[☐☑☒□■]|(?:{words})\b)", re.I)

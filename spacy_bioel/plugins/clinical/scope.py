@@ -1,5 +1,5 @@
-"""Find the cues that apply to a mention in a clinical note: the cues in the same sentence, cell or
-item, and the cues that follow from the layout of the note.
+"""Find the cues that apply to a mention in a clinical note: cues in the same sentence, cell or
+item, and cues from the note's layout.
 
 In a sentence, a cue ("denies", "was ruled out") applies to the mentions after or before it, up to a
 word that ends its scope ("but"). A heading ("Family history", "Denies:") applies to the text below
@@ -29,7 +29,7 @@ from spacy_bioel.plugins.clinical.status import Context
 from spacy_bioel.plugins.clinical.words import Found
 
 _PEDIGREE_ID = re.compile(r"[IVX]+[-:.]\d+")
-# The text between a mention and its answer or sign: text without a comma, or an enumeration.
+# Text between a mention and its answer or sign: no comma, or else an enumeration.
 _ENUMERATION = re.compile(r"[^,]*|\s*(?:[,/&]|and\b|or\b).*", re.S)
 _HISTORY = re.compile(r"(?:(fam\w*)|past|previous|prior)\b.*\b(?:history|hx|h/o)")
 _PAST = re.compile(r"pmh|hx|s/p|p\w+ \w+ history:", re.I)
@@ -59,7 +59,7 @@ def contexts(
 ) -> list[Context]:
     """Return the context of each mention. Mentions are (start, end) offsets, and may overlap.
 
-    words (Container): Mentions to treat as ordinary words of the text, which may be cues.
+    words (Container): Mentions to treat as ordinary words that may be cues.
     """
     note = _Note(text, rules, [mention for mention in mentions if mention not in words])
     return [Context() if place in words else note.context(*place) for place in mentions]
@@ -83,7 +83,7 @@ class _Note:
         self._ticked: dict[Node, bool] = {}
 
     def unit_of(self, position: int) -> int:
-        """Return the index of the sentence, cell or item that contains a character."""
+        """Return the index of the sentence, cell or item that contains `position`."""
         return max(0, bisect_right(self.units, position) - 1)
 
     def context(self, start: int, end: int) -> Context:
@@ -92,7 +92,7 @@ class _Note:
         if any(status == AFFIRMED for *_, status in cues):
             answer = next(cue[0] for cue in cues if cue[2] == AFFIRMED)
             cues = [c for c in cues if c[2] not in (AFFIRMED, "negated") and c[0] <= answer]
-        # The nearest relative before a mention has the finding, or else the nearest one after it.
+        # A finding belongs to the nearest relative before it or, failing that, after it.
         cues.sort(key=lambda cue: (cue[0] >= end, abs(cue[0] - start)))
         path = list(self.layout.path(start))
         for depth in range(len(path) - 1, -1, -1):
@@ -125,7 +125,7 @@ class _Note:
     def _decided(
         self, cues: list[Found], path: Sequence[Node], start: int, end: int, unit: int
     ) -> list[Found]:
-        """Leave out the cues of a mention that other cues overrule."""
+        """Drop the cues that a mention's other cues overrule."""
         behind = [c for c in cues if c[0] >= end and c[2] in ("negated", "uncertain")]
         if len({status for *_, status in behind}) > 1:  # "was suspected, but ruled out"
             last = max(behind)[2]
@@ -146,7 +146,7 @@ class _Note:
     def _is_in_study(self, cue: Found, start: int) -> bool:
         """Whether a cue in an abstract says that a finding does not exist, or may occur.
 
-        Abstracts of studies do not tell the history of patients or relatives. "Not in women", "no
+        Study abstracts do not tell the history of patients or relatives. "Not in women", "no
         effect on X" and "suggests that X" are about relations between things that exist.
         """
         first, last, status = cue
@@ -156,7 +156,7 @@ class _Note:
         return status in ("hypothetical", UNKNOWN)
 
     def _sentence(self, unit: int) -> Sentence:
-        """Return a sentence, cell or item by its index, with the cues of its mentions; cached."""
+        """Return the sentence, cell or item at an index, with its mentions' cues; cached."""
         if unit not in self._sentences:
             start = self.units[unit]
             end = self.units[unit + 1] if unit + 1 < len(self.units) else len(self.text)
@@ -189,7 +189,7 @@ class _Note:
     def _goes_on(
         self, path: Sequence[Node], start: int, end: int, unit: int, past: Iterable[int]
     ) -> bool:
-        """Whether a past disease has no date, but others beside it do: "HTN, stroke 2011"."""
+        """Whether a past disease has no date but others near it do: "HTN, stroke 2011"."""
         if not any(p < self.units[unit] or _PAST.match(self.text, p) for p in past):
             return False
         ruling = (n for n in reversed(path) if n.kind in ("list", "pair", "section"))
@@ -207,7 +207,7 @@ class _Note:
         return bool(self.rules.patterns["now"].search(self.text, self.units[unit], end))
 
     def _cues_of_layout(self, path: Sequence[Node], depth: int, start: int) -> Iterable[Found]:
-        """Return the cues that a part of the layout, such as a section, has for a mention in it.
+        """Return the cues that a layout node, such as a section, gives a mention inside it.
 
         path (Sequence[Node]): The nodes that contain the mention, from the outermost.
         depth (int): Index of the node whose cues are returned.
@@ -232,7 +232,7 @@ class _Note:
         return self._cues_of_head(*node.head)
 
     def _cues_of_head(self, start: int, end: int) -> list[Found]:
-        """Return the cues in a heading of cues and filler words only: "None of the following"."""
+        """Return the cues in a heading that has only cues and fillers: "None of the following"."""
         if end - start > _MAX_HEAD_LENGTH:
             return []
         if (cues := self._heads.get((start, end))) is not None:
@@ -256,7 +256,7 @@ class _Note:
         return cues
 
     def _end_of_scope(self, node: Node) -> int:
-        """Return the offset where a section header or a key ceases to apply: before "She has"."""
+        """Return the offset at which a section header or key stops applying: before "She has"."""
         if node not in self._ends:
             opens, empty = (self.rules.patterns[name] for name in ("opens", "empty"))
             first, last = bisect_left(self.units, node.body), bisect_left(self.units, node.end)
@@ -266,7 +266,7 @@ class _Note:
         return self._ends[node]
 
     def _cues_of_box(self, path: Sequence[Node], depth: int, start: int) -> Iterator[Found]:
-        """Yield a negation if the box of a mention is empty, but other boxes nearby are ticked."""
+        """Yield a negation if a mention's check box is empty but others nearby are ticked."""
         box = path[depth].head
         block = next(n for n in reversed(path[:depth]) if n.kind in ("list", "section", "note"))
         if block not in self._ticked:
@@ -277,7 +277,7 @@ class _Note:
             yield (*box, "negated")
 
     def _cues_of_row(self, table: Node, row: Node, cell: Node) -> list[Found]:
-        """Return the cues for a mention in a cell of a table, from the other cells and headers."""
+        """Return the cues for a mention in a table cell, taken from other cells and the header."""
         header, is_first = self._header(table), cell is row.parts[0]
         if row.start < table.body:  # the column name is a finding, and each row is about a person
             rows = [other.parts for other in table.parts[1:]]
@@ -315,7 +315,7 @@ class _Note:
         )
 
     def _cues_of_values(self, values: Sequence[tuple[list[Found], bool, Node]]) -> list[Found]:
-        """Return the cues for a finding from the cells of its row or column.
+        """Return the cues for a finding, taken from the cells in its row or column.
 
         values (Sequence): For each cell, the cues of the column, whether the column may be about
             the patient, and the cell itself.
@@ -358,7 +358,7 @@ class _Note:
         return self.text[slice(*self._without_comment(*cell.span))].lower() in self.rules.patient
 
     def _without_comment(self, start: int, end: int) -> tuple[int, int]:
-        """Return the offsets of a cell or heading without a comment, such as "(II-1)"."""
+        """Return the offsets of a cell or heading, excluding a comment such as "(II-1)"."""
         comment = _COMMENT.search(self.text, start, end)
         if comment is None:
             return start, end
@@ -367,7 +367,7 @@ class _Note:
         return start, comment.start()
 
     def _status_of_cell(self, cell: Node) -> str | None:
-        """Return the status of a cell that is an answer, a sign or a tick; None for other cells."""
+        """Return the status of a cell that holds an answer, sign or tick; None for other cells."""
         start, end = self._without_comment(*cell.span)
         words = self.text[start:end].lower()
         if words in ("x", "✓", "✔") or not words.strip("+"):
@@ -386,8 +386,8 @@ class _Note:
 
 
 def _bounded(text: str, units: Sequence[int]) -> list[int]:
-    """Return the starts of units, with long units cut into pieces, so that the time is linear even
-    if a text has no sentences."""
+    """Return unit starts, splitting long units so that run time stays linear even if a text has no
+    sentences."""
     bounded: list[int] = []
     for start, end in pairwise([*units, len(text)]):
         bounded.append(start)
@@ -399,7 +399,7 @@ def _bounded(text: str, units: Sequence[int]) -> list[int]:
 
 
 def _merged(mentions: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the offsets of mentions, with overlapping mentions merged."""
+    """Merge overlapping mentions, and return the resulting offsets."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(mentions):
         if merged and start < merged[-1][1]:

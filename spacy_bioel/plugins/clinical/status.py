@@ -1,4 +1,4 @@
-"""The context of a mention, and the fact "context" that stores it."""
+"""The context of a mention, and the "context" fact that stores it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from spacy_bioel.types import DeclaredFact, Link
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a note says about a mention (see `context.py`); the flags are None if this is unknown.
+    """What a note says about a mention (see `context.py`); its flags are None if unknown.
 
     experiencer (str): Who has the condition: "patient", "family" or "other".
     relative (str): The relative with the condition, such as "mother"; "" if the text names none.
-    layout (str): The kinds of the parts of the note around the mention: "section, list, item".
+    layout (str): The kinds of layout nodes around the mention: "section, list, item".
     cues (tuple): Start, end and meaning of each cue that determines the context.
     """
 
@@ -32,8 +32,8 @@ class Context:
 
     @property
     def assertion(self) -> str:
-        """The status in one word: "unknown", or else the first that holds of "absent" (even in a
-        relative), "family", "other", "conditional", "possible", "historical" and "present"."""
+        """The status in one word: "unknown", or else the first that applies: "absent" (even in a
+        relative), "family", "other", "conditional", "possible", "historical" or "present"."""
         if self.negated is None:
             return "unknown"
         if self.negated:
@@ -53,13 +53,13 @@ class Context:
         return cls(**{name: value[name] for name in CONTEXT_VALUES[:-1]}, cues=cues)
 
     def to_fact(self) -> dict[str, Any]:
-        """Return the context as the value of the fact "context": JSON, with the assertion."""
+        """Return the value of the "context" fact: the context as JSON, with the assertion."""
         values = {name: getattr(self, name) for name in CONTEXT_VALUES}
         cues = [{"start": start, "end": end, "says": says} for start, end, says in self.cues]
         return {**values, "cues": cues}
 
 
-# Names of the values of a context: keys of the fact, and extensions of `Span`.
+# Names of a context's values: keys of the fact, and `Span` extensions.
 CONTEXT_VALUES = (
     "negated uncertain historical hypothetical experiencer relative layout assertion".split()
 )

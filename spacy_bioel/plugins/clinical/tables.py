@@ -29,5 +29,5 @@ def _section_names() -> frozenset[str]:
 
 
 def is_section_name(words: str) -> bool:
-    """Whether words, such as "Family History", are the name of a known section."""
+    """Whether a string, such as "Family History", is the name of a known section."""
     return " ".join(words.lower().split()) in _section_names()

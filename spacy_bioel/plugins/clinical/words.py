@@ -1,4 +1,4 @@
-"""Split a sentence into words, and find word classes, cues and groups of a verb with auxiliaries.
+"""Split a sentence into words, and find word classes, cues and verb groups.
 
 A verb with its auxiliaries, modals and negations is one group: "could not be completely ruled out"
 is "ruled out", negated and under a modal verb.
@@ -32,7 +32,7 @@ MAX_REACH = 120  # maximum number of words between a cue and a mention
 CONTRAST = frozenset(
     ("but", "although", "though", "however", "whereas", "while", "yet", "nevertheless", "unlike")
 )
-_MAX_KNOWN_WORDS = 20_000  # size of the word cache, limited to save memory in unusual texts
+_MAX_KNOWN_WORDS = 20_000  # maximum size of the word cache, to save memory on unusual texts
 _MAX_BETWEEN = 2  # maximum number of adverbs and pronouns within a cue: "ruled it out"
 _MAX_STEM = 14
 
@@ -55,7 +55,7 @@ class Cue:
 
 
 class CueWords:
-    """Looks up the class of a word and the cues that begin with the word.
+    """Looks up a word's class and the cues that begin with it.
 
     classes (Mapping): The words of each closed class, such as "modal"; a stem ends with "*".
     """
@@ -68,9 +68,9 @@ class CueWords:
         self.known: dict[str, tuple[str, str, Sequence[Cue]]] = {}  # cache of `look_up`
 
     def look_up(self, token: str) -> tuple[str, str, Sequence[Cue]]:
-        """Return a token in lower case, its word class, and the cues that may begin with it."""
+        """Return a token's lower-case form, its word class, and the cues that may begin with it."""
         word = token.lower().replace("’", "'")
-        if "\n" in word:  # a word that is hyphenated at the end of a line
+        if "\n" in word:  # a word hyphenated across a line break
             word = "".join(word.replace("-", "", 1).split())
         forms = [word, *(f"{word[:n]}*" for n in range(min(len(word), _MAX_STEM), 1, -1))]
         name = next((self._classes[form] for form in forms if form in self._classes), "")
@@ -196,7 +196,7 @@ class Words:
         return bool(targets)
 
     def group(self, i: int) -> Group:
-        """Return the verb group of word `i`, a verb or predicate, from the words before it."""
+        """Build the verb group of word `i` (a verb or predicate) from the words before it."""
         group, k = Group(i), i - 1
         while k >= 0:
             name, word = self.names[k], self.word(k)
@@ -279,7 +279,7 @@ class Words:
         return cue.says
 
     def asserted(self, k: int, targets: list[int]) -> list[int]:
-        """Drop the known subject of a clause from the targets: "whether the cough is worse"."""
+        """Drop a clause's known subject from the targets: "whether the cough is worse"."""
         if self.word(k) == "that":
             k += 1
         is_known = self.name(k) == "own" or self.word(k) == "the"
@@ -287,7 +287,7 @@ class Words:
         return targets[1:] if is_known and is_subject else targets
 
     def last_mention(self, i: int) -> list[int]:
-        """Return the last mention before word `i`, as the mention that a pronoun refers to."""
+        """Return the last mention before word `i`, taken to be what a pronoun refers to."""
         return next(([k] for k in range(i - 1, -1, -1) if self.names[k] == "m"), [])
 
     def is_end(self, k: int) -> bool:
@@ -319,7 +319,7 @@ class Words:
         )
 
     def is_verb(self, k: int) -> bool:
-        """Whether a word is a finite verb, and not a noun ("the report") or a participle."""
+        """Whether a word is a finite verb rather than a noun ("the report") or a participle."""
         is_noun = self.word(k).startswith("complaint")
         if (
             not self.is_predicate(k)
@@ -331,14 +331,14 @@ class Words:
         return not is_participle or self.name(k + 1) in ("m", "det", "own", "word")
 
     def begins(self, k: int) -> bool:
-        """Whether a new clause begins at word `k`, which follows a comma or a conjunction."""
+        """Whether word `k`, after a comma or conjunction, begins a new clause."""
         name = self.name(k)
         if name in AUXILIARY or name in ("pronoun", "rel", "end") or self.is_verb(k):
             return True
         return k in self.cues and self.negates(k)
 
     def is_own(self, k: int, n_before: int, is_negated: bool) -> bool:
-        """Whether a list item has a predicate or a time of its own, as in "seizures daily"."""
+        """Whether a list item has its own predicate or time, as in "seizures daily"."""
         if self.name(k) == "prep":
             return True
         is_graded = self.name(k) == "degree"

@@ -5,8 +5,8 @@ nodes are numbered level by level, and siblings have consecutive numbers. The ch
 node i are the nodes first_child[i] to first_child[i + 1], sorted by piece. Each path ends with the
 end piece; the names are listed at its last node, a leaf.
 
-The search extends all beams of all mentions in a batch at once, which requires that the mentions
-have equally long prompts.
+The search extends all beams of all mentions in a batch at once, so the mentions' prompts must have
+the same length.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from spacy_bioel.plugins.contextual.generative import MarkedMention, Seq2SeqModel
 
-# Function from normalised names to pieces, end piece included; None: a name cannot be generated.
+# Maps normalised names to pieces, including the end piece, or to None if they cannot be generated.
 ToPieces = Callable[[Sequence[str]], Iterable[Sequence[int] | None]]
 _NAMES_PER_TOKENIZATION = 1 << 14  # names tokenised at once; limits memory use
 
@@ -69,11 +69,11 @@ class NameTrie:
         return positions_of(self.first_child, nodes)
 
     def pieces_at(self, nodes: IntArray) -> IntArray:
-        """Return the piece that leads to each node, in the shape of `nodes`."""
+        """Return the piece that leads to each node, as an array shaped like `nodes`."""
         return self.pieces[nodes].astype(np.int64)
 
     def are_leaves(self, nodes: IntArray) -> NDArray[np.bool_]:
-        """Return whether each node ends a name, in the shape of `nodes`."""
+        """Return whether each node ends a name, as an array shaped like `nodes`."""
         return self.first_child[nodes] == self.first_child[nodes + 1]
 
     def names_of(self, leaves: IntArray) -> tuple[IntArray, IntArray]:
@@ -176,7 +176,7 @@ def write_trie(kb: KnowledgeBase, to_pieces: ToPieces, *, fingerprint: str) -> N
 
 
 def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
-    """Memory-map the trie built from the same word pieces, which takes milliseconds at any size.
+    """Memory-map the trie with this word-piece fingerprint. This takes milliseconds at any size.
 
     RAISES BioelError: [B281] if there is no readable trie of the current names, [B033] if an array
         is missing or unknown, [B024] if an array of up to 16 MB is damaged.
@@ -191,16 +191,16 @@ def open_trie(kb: KnowledgeBase, *, fingerprint: str) -> NameTrie:
     raise BioelError(ContextualErrors.B281.format(path=kb.where))
 
 
-# Maximum number of mentions, and of padded word pieces, in a batch; both limit memory use.
+# Maximum number of mentions and of padded word pieces per batch; both limit memory use.
 _MENTIONS_PER_SEARCH, _PIECES_PER_SEARCH = 128, 8192
 
 
 class GeneratedNames(NamedTuple):
-    """Names generated for mentions, sorted by mention, best first. Shape (n,) each.
+    """Generated names, sorted by mention and then best first. Each field has shape (n,).
 
     mention (IntArray): Number of the mention.
-    leaf (IntArray): Leaf of the trie that the name ends at.
-    score (FloatArray): Mean log-probability of the pieces and the end piece.
+    leaf (IntArray): Trie leaf that the name ends at.
+    score (FloatArray): Mean log-probability of the pieces, including the end piece.
     """
 
     mention: IntArray
@@ -211,7 +211,7 @@ class GeneratedNames(NamedTuple):
 def generate_names(
     model: Seq2SeqModel, trie: NameTrie, mentions: Sequence[MarkedMention]
 ) -> tuple[GeneratedNames, int]:
-    """Generate names from a trie for mentions.
+    """Generate names for mentions, choosing only from the names in a trie.
 
     RETURNS (tuple): The names, and the number of mentions that were truncated to fit the model.
     """
@@ -233,7 +233,7 @@ def generate_names(
 
 
 def _search_batches(prompt_lengths: IntArray, lengths: IntArray) -> Iterator[IntArray]:
-    """Yield batches of mentions with equally long prompts and similarly long sources."""
+    """Yield batches of mentions with prompts of equal length and sources of similar length."""
     batch: list[int] = []
     for i in np.lexsort((lengths, prompt_lengths)).tolist():
         n_pieces = (len(batch) + 1) * lengths[i]
@@ -268,8 +268,8 @@ def beam_search(
 
     Each step keeps the best prefixes for each mention. Ties go to the better beam, then to the
     lower piece. A completed prefix is a name and no longer takes up a beam; a mention is finished
-    when it has `beams` names or no prefixes left. Probabilities are computed over all pieces, even
-    pieces that the trie does not allow.
+    when it has `beams` names or no prefixes left. Probabilities are computed over all pieces,
+    including pieces that the trie does not allow.
 
     sources (Tensor): Piece ids of mentions in their contexts, padded. Shape (n, length).
     inside (Tensor): False at padding. Shape (n, length).
@@ -308,7 +308,7 @@ class _Decoder:
         self._cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
 
     def __call__(self, pieces: Tensor) -> Tensor:
-        """Feed new pieces, shape (n_rows, n_new), and return the logits of the next piece."""
+        """Feed in new pieces, shape (n_rows, n_new), and return the next piece's logits."""
         output = self._backbone(
             encoder_outputs=(self._encoded,),
             attention_mask=self._inside,
@@ -335,11 +335,11 @@ class _Decoder:
 
 
 class _Prefixes(NamedTuple):
-    """Name prefixes, grouped by mention. Shape (n,) each."""
+    """Name prefixes, grouped by mention. Each field has shape (n,)."""
 
     owner: IntArray  # index of the mention
     beam: IntArray  # row of the shorter prefix that this prefix extends
-    node: IntArray  # node of the trie
+    node: IntArray  # trie node
     total: FloatArray  # total log-probability
 
     def take(self, rows: IntArray) -> _Prefixes:
@@ -347,12 +347,12 @@ class _Prefixes(NamedTuple):
 
     @property
     def rank_in_mention(self) -> IntArray:
-        """Position of each prefix among the prefixes of the same mention."""
+        """Position of each prefix among its mention's prefixes."""
         return np.arange(len(self.owner)) - np.searchsorted(self.owner, self.owner)
 
 
 def _continuations(trie: NameTrie, logits: Tensor, prefixes: _Prefixes) -> _Prefixes:
-    """Extend each prefix by one piece, in all ways that the trie allows."""
+    """Extend each prefix with every next piece that the trie allows."""
     indptr, child = trie.children(prefixes.node)
     row = np.repeat(np.arange(len(prefixes.node)), np.diff(indptr))
     positions = torch.from_numpy(row * logits.shape[1] + trie.pieces_at(child)).to(logits.device)

@@ -72,7 +72,7 @@ def split_windows(borders: Sequence[int], *, size: int, overlap: int) -> list[Wi
 
 
 def _best_cut(borders: Sequence[int], low: int, high: int, *, latest: bool) -> int:
-    """Return the best cut from `low` to `high`. The first or, with `latest`, the last tie wins."""
+    """Return the best cut in [low, high]; ties go to the first cut or, if `latest`, to the last."""
     positions = range(high, low - 1, -1) if latest else range(low, high + 1)
     return max(positions, key=lambda i: borders[i])
 
@@ -187,7 +187,7 @@ def _transformer_forward(
 
     def backprop_docs(d_vectors: list[Floats2d]) -> list[Doc]:
         d_flat = model.ops.flatten(d_vectors)
-        if d_flat.any():  # zero gradients if no listener computed a loss on these documents
+        if d_flat.any():  # all zeros if no listener computed a loss on these documents
             backprop(d_flat)
         return []
 
@@ -197,7 +197,7 @@ def _transformer_forward(
 def _windows(
     docs: Sequence[Doc], shim: _TransformerShim, *, size: int, overlap: int
 ) -> list[IntArray]:
-    """Return the arguments of `DocumentTransformer.forward` except the number of tokens."""
+    """Build the arguments of `DocumentTransformer.forward`, except for the number of tokens."""
     prefix, suffix = shim.prefix, shim.suffix
     encodings = shim.tokenizer.encode_batch([doc.text for doc in docs], add_special_tokens=False)
     room = size - len(prefix) - len(suffix)
@@ -244,14 +244,14 @@ def align(doc: Doc, offsets: Sequence[tuple[int, int]]) -> tuple[IntArray, IntAr
 
 
 def _borders(doc: Doc, piece: IntArray, token: IntArray, n_pieces: int) -> list[int]:
-    """Return the kind of boundary before each piece, using the pairs from `align`."""
+    """Classify the boundary before each piece, using the pairs from `align`."""
     borders = np.full(n_pieces, INSIDE)
-    # Only a piece's first pair counts: a piece that spans two tokens begins in the first token.
+    # A piece that spans two tokens starts in the first one, so only its first pair counts.
     is_first = np.append(True, (np.diff(token) > 0) & (np.diff(piece) > 0))[: len(token)]
     piece, token = piece[is_first], token[is_first]
     borders[piece] = TOKEN
     is_sentence_start = np.array(begins_sentence([t.text for t in doc]), dtype=bool)
-    is_sentence_start[:1] = False  # the start of the text is not a place to cut
+    is_sentence_start[:1] = False  # never cut at the start of the text
     borders[piece[is_sentence_start[token]]] = SENTENCE
     return borders.tolist()
 

@@ -1,7 +1,7 @@
 """Dual encoder: compares the vector of a mention in context with the vectors of all names.
 
 The name tower is a `models.name_encoder.NameEncoder`. `token_networks.MentionTower` takes the token
-vectors from a `tok2vec` pipe, which the mention detector may share.
+vectors from a `tok2vec` pipe that the mention detector can share.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 DualEncoder = Model[Any, Floats2d]
 TEMPERATURE = 0.05
-_CONTEXT_TOKENS = 64  # context on each side of a mention that is encoded separately
+_CONTEXT_TOKENS = 64  # context on each side of a separately encoded mention
 
 
 def build_dual_encoder_v1(
@@ -89,9 +89,9 @@ def build_dual_encoder_v1(
 def _cut_out_mentions(docs: Sequence[Doc], spans: IntArray) -> tuple[list[Doc], IntArray]:
     """Create a short document for each mention, containing only the mention and its context.
 
-    spans (IntArray): Start and end token of each mention, counted over the concatenated documents.
+    spans (IntArray): Start and end token of each mention, numbered across all documents.
         Shape (n_mentions, 2).
-    RETURNS (tuple): The short documents, and the spans counted over them.
+    RETURNS (tuple): The short documents, and the spans numbered across them.
     """
     offsets = np.cumsum([0, *(len(doc) for doc in docs)])
     doc_index = np.searchsorted(offsets, spans[:, 0], side="right") - 1
@@ -144,7 +144,7 @@ def encode_strings(generator: CandidateGenerator, strings: Sequence[str]) -> NDA
 def rescore_by_vectors(
     generator: CandidateGenerator, batch: Batch, vectors: NDArray[np.float32]
 ) -> PairScores:
-    """Score string candidates and the concepts with the nearest names by vector similarity.
+    """Score the string candidates and the nearest names' concepts by vector similarity.
 
     vectors (NDArray[float32]): Unit vectors of the mentions. Shape (n_mentions, dim).
     """
@@ -157,7 +157,7 @@ def rescore_by_vectors(
 
     def similarity(mention: IntArray, concept: IntArray) -> NDArray[np.floating]:
         """Return the soft maximum, as in the loss, of a mention's similarities to a concept's
-        names. If several concepts share a name, their other names decide."""
+        names. If several concepts share a name, their other names break the tie."""
         indptr, rows = kb.names_of_all(concept)
         pair = np.repeat(np.arange(len(concept)), np.diff(indptr))
         weight = np.empty(len(rows))
@@ -172,13 +172,13 @@ def rescore_by_vectors(
 
 
 class CandidateSampler:
-    """Samples the names that mentions are compared with in training; reproducible with a seed.
+    """Samples the names to compare mentions with in training, reproducibly for a given seed.
 
-    Half of the names are random. The other half are the nearest names of wrong concepts in the last
-    mining, as in Bhowmik, Stratos and de Melo (2021), who use one name per concept.
+    Half of the names are random. The other half are the nearest names of wrong concepts from the
+    last mining, as in Bhowmik, Stratos and de Melo (2021), who use one name per concept.
 
-    n_candidates (int): Size of each half for each mention. All mentions in an update share the
-        names.
+    n_candidates (int): Number of names in each half, per mention. All mentions in an update share
+        the names.
     """
 
     def __init__(self, kb: KnowledgeBase, *, n_candidates: int, seed: int) -> None:
@@ -222,9 +222,9 @@ def _mention_keys(strings: Sequence[str], concepts: IntArray) -> list[tuple[str,
 
 
 class DualEncoderTraining(NameTraining):
-    """Trains the name tower as in `NameTraining`, and mention vectors to be near correct names."""
+    """Trains the name tower like `NameTraining` and pulls mention vectors towards correct names."""
 
-    with_all_mentions = False  # whether to encode mentions with no id or several ids, too
+    with_all_mentions = False  # whether to also encode mentions with no id or several ids
 
     def __init__(
         self, model: Model[Any, Any], state: LinkerState, settings: TrainingSettings
@@ -261,7 +261,7 @@ class DualEncoderTraining(NameTraining):
         if names:
             name_loss, d_names = self.loss_of_names(vectors[: len(names)], name_concepts)
             d_vectors[: len(names)] += d_names
-        # Run even without mentions: the `tok2vec` pipe waits for the gradient of its vectors.
+        # Run this even without mentions, because the `tok2vec` pipe waits for its gradient.
         encoded = self.encode_gold(examples, gold, vectors[string_rows])
         mentions, backprop_mentions, other_loss = encoded
         indptr, owners, _ = self.kb.concepts_of_names(rows)
@@ -305,6 +305,6 @@ class DualEncoderRescorer(TokenVectorRescorer):
         )
 
     def score(self, generator: CandidateGenerator, batch: Batch) -> PairScores:
-        """Score the string candidates and the concepts with the nearest names in context."""
+        """Score the string candidates and the nearest names' concepts in context."""
         vectors = encode_mentions(self.model, generator, batch)
         return rescore_by_vectors(generator, batch, vectors)

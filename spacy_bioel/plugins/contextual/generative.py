@@ -1,4 +1,4 @@
-"""Generative linker: an encoder-decoder generates knowledge base names for a mention.
+"""Generative linker: an encoder-decoder that generates knowledge base names for a mention.
 
 Training starts from a Hugging Face checkpoint, or from a small new network.
 """
@@ -70,7 +70,7 @@ class MarkedMention(NamedTuple):
     right: str
 
 
-# Model that takes mentions and one name for each mention, and computes the loss of each name.
+# Model that computes the loss of generating a given name for each mention.
 Seq2SeqModel = Model[tuple[Sequence[MarkedMention], Sequence[str]], Floats1d]
 
 
@@ -118,7 +118,7 @@ class MarkedPieces:
     def __call__(
         self, inputs: tuple[Sequence[MarkedMention], Sequence[str]]
     ) -> tuple[IntArray, ...]:
-        """Return the arguments of `Seq2Seq.forward` for mentions, and one name for each."""
+        """Build the arguments of `Seq2Seq.forward` from mentions and one name for each."""
         mentions, names = inputs
         targets, prompt_lengths = self.targets(mentions, names)
         return *self.sources(mentions), *targets, prompt_lengths
@@ -134,12 +134,12 @@ class MarkedPieces:
         return Pieces.of_rows(rows)
 
     def are_cut(self, mentions: Sequence[MarkedMention]) -> NDArray[np.bool_]:
-        """Return whether each mention is too long and has to be truncated. Shape (n,)."""
+        """Return whether each mention is so long that it must be truncated. Shape (n,)."""
         pieces = self._pieces(mention.mention for mention in mentions)
         return np.array([len(pieces[m.mention]) > self.room for m in mentions], dtype=bool)
 
     def prompts(self, mentions: Sequence[MarkedMention]) -> list[list[int]]:
-        """Return the first pieces of the decoder's sequence for each mention."""
+        """Return each mention's prompt: the pieces that the decoder's sequence starts with."""
         if not self.prompt:
             return [[self.start] for _ in mentions]
         pieces = self._pieces(mention.mention for mention in mentions)
@@ -147,8 +147,8 @@ class MarkedPieces:
         return [[self.start, *pieces[m.mention][: self.room], *is_pieces] for m in mentions]
 
     def for_names(self, names: Sequence[str]) -> list[list[int] | None]:
-        """Return the pieces of each name, plus the end piece, for a trie; None for a name that
-        cannot be generated because it is empty, too long or contains an unknown piece."""
+        """Return each name's pieces and the end piece for a trie, or None if the name cannot be
+        generated because it is empty, is too long or contains an unknown piece."""
         pieces = self._pieces(names)
         unk_token = getattr(self.tokenizer.model, "unk_token", None) or "[UNK]"
         unknown = self.tokenizer.token_to_id(unk_token)
@@ -191,12 +191,12 @@ def build_seq2seq_v1(
     `MarkedPieces` defines the input, and how it is truncated.
 
     path (str | None): Folder of a Hugging Face encoder-decoder with safetensors weights, such as
-        the output of training/scripts/pretrain_seq2seq.py, or its id on the hub. None makes a small
-        BART with the next three settings.
-    layers, width (int): Number of layers, in encoder and decoder each; size of the vectors.
-    vocabulary (int): Number of word pieces, made from names and texts.
+        the output of training/scripts/pretrain_seq2seq.py, or its id on the hub. None creates a
+        small BART from the next three settings.
+    layers, width (int): Number of layers in the encoder and in the decoder; size of the vectors.
+    vocabulary (int): Number of word pieces, trained on names and texts.
     max_pieces (int): Maximum number of word pieces in a mention with its context.
-    beams (int): Number of beams in the search, and of names that it proposes.
+    beams (int): Number of beams in the search, and maximum number of names that it proposes.
     prompt (bool): Begin the decoder's sequence with the mention and "is".
     learn_rate_scale (float): Factor on the learning rate.
     mixed_precision (bool): Train under bfloat16 autocast on a GPU, or on a CPU with bfloat16.
@@ -255,7 +255,7 @@ def new_vocabulary(names: Sequence[str], texts: Iterable[str], *, size: int) -> 
 
 
 def new_backbone(tokenizer: Tokenizer, *, layers: int, width: int) -> PreTrainedModel:
-    """Create a small BART with random weights for these word pieces."""
+    """Create a small BART with random weights for a tokenizer's word pieces."""
     require_transformers()
     from transformers import BartConfig, BartForConditionalGeneration
 
@@ -288,7 +288,7 @@ def marked_pieces(
     prompt: bool,
     folder: Path | None = None,
 ) -> MarkedPieces:
-    """Create the converter from mentions and names to the word pieces of a backbone.
+    """Create the converter from mentions and names to a backbone's word pieces.
 
     config (PretrainedConfig): Configuration of the backbone.
     folder (Path | None): Folder of the checkpoint, for messages.
@@ -310,7 +310,7 @@ def marked_pieces(
 def _set_seq2seq(
     model: Seq2SeqModel, tokenizer: Tokenizer, backbone: PreTrainedModel, folder: Path | None
 ) -> None:
-    """Set the word pieces and the network, replacing any previous ones."""
+    """Set the tokenizer and the network, replacing any previous ones."""
     from spacy_bioel.plugins.contextual.networks import Seq2Seq
 
     sizes = {"max_pieces": model.attrs["max_pieces"], "prompt": model.attrs["prompt"]}
@@ -322,18 +322,18 @@ def _set_seq2seq(
 _SEQ2SEQ_KIND = checkpoint_kind(_make_seq2seq, _set_seq2seq, is_seq2seq=True)
 
 
-# Lowest score (mean log-probability of a name), which concepts without a generated name get; and
-# the temperature that all scores are divided by.
+# Lowest score (a name's mean log-probability), also given to concepts without a generated name;
+# and the temperature that all scores are divided by.
 _MIN_SCORE, _SCORE_TEMPERATURE = -4.0, 0.25
 
 
 def mark_mentions(
     spans: Sequence[Span], strings: Sequence[str], *, context: int
 ) -> list[MarkedMention]:
-    """Return mentions with their contexts, normalised.
+    """Build a `MarkedMention` from each mention's string and its context.
 
     strings (Sequence[str]): Normalised strings of the mentions, with abbreviations expanded.
-    context (int): Number of tokens before and after a mention; the model cuts them to fit.
+    context (int): Number of tokens before and after a mention; the model trims them to fit.
     """
     return [
         MarkedMention(
@@ -346,7 +346,7 @@ def mark_mentions(
 
 
 class GenerativeTraining(NameTraining):
-    """Trains an encoder-decoder to generate, for a mention, its concept's most similar name.
+    """Trains an encoder-decoder to generate the concept's name that is most similar to a mention.
 
     The name encoder is not trained. Each update uses `training.mentions` mentions, and
     `training.synonyms` knowledge base names that replace a mention in its context. For half of
@@ -460,7 +460,7 @@ class GenerativeRescorer(WordPieceRescorer):
     def generate(
         self, generator: CandidateGenerator, batch: Batch
     ) -> tuple[IntArray, IntArray, NDArray[np.float64]]:
-        """Generate names for mentions, and return the names' concepts that the labels allow.
+        """Generate names for mentions, and return the resulting concepts that the labels allow.
 
         Warns [W280] about truncated mentions.
         RETURNS (tuple): Number of the mention, concept row, and score: the logarithm of the sum of
@@ -479,7 +479,7 @@ class GenerativeRescorer(WordPieceRescorer):
         name_index = np.repeat(np.arange(len(names.leaf)), np.diff(indptr))
         indptr, concept, _ = kb.concepts_of_names(rows)
         name_index = np.repeat(name_index, np.diff(indptr))
-        # Name rows at the same leaf that share a concept count once.
+        # Count a concept only once if several of its name rows are at the same leaf.
         keys = np.unique(name_index * len(kb) + concept)
         name_index, concept = keys // len(kb), keys % len(kb)
         owner = names.mention[name_index]

@@ -1,4 +1,4 @@
-"""Multi-task linker: finds, types and links mentions with the token vectors of one tok2vec.
+"""Multi-task linker: finds, types and links mentions with token vectors from a single tok2vec.
 
 See `contextual.token_networks` for the network and the paper.
 """
@@ -58,14 +58,14 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 _TASKS = ("mentions", "types", "links")
-# Copies of NIL_CLASS and UNKNOWN_CLASS in `contextual.token_networks`, which imports torch.
+# Copies of NIL_CLASS and UNKNOWN_CLASS, because importing `token_networks` would import torch.
 _NIL_TARGET, _UNKNOWN_TARGET = 0, -100
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """Labels (`types`) and concepts (`classes`) that a model can predict, as in its training
-    corpus. `type_of` is the index of the most frequent label of each concept's mentions."""
+    """Labels (`types`) and concepts (`classes`) that a model can predict, taken from its training
+    corpus. `type_of` is the index of the most frequent label among each concept's mentions."""
 
     types: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
@@ -165,7 +165,7 @@ def build_hierarchical_linker_v1(
 
 
 def sentence_lengths(docs: Sequence[Doc]) -> IntArray:
-    """Return the number of tokens in each sentence. LSTMs read single sentences, as published."""
+    """Return the number of tokens in each sentence. As in the paper, LSTMs read one at a time."""
     is_first = [b for doc in docs for b in begins_sentence([token.text for token in doc])]
     return np.diff(np.append(np.flatnonzero(is_first), len(is_first)))
 
@@ -185,8 +185,8 @@ def compute_from_states(
 def _multitask_forward(
     model: Model, inputs: tuple[MentionBatch, MultitaskTargets, Floats2d], is_train: bool
 ) -> tuple[tuple[Floats2d, float], Callable[[Floats2d], FloatsXd]]:
-    """Compute mention vectors and the loss for a batch. The callback takes the gradient of the
-    mention vectors, and returns the gradient of the vectors of the mentions' strings."""
+    """Compute a batch's mention vectors and loss. The callback takes the mention vectors' gradient
+    and returns the gradient of the mention strings' vectors."""
     batch, targets, strings = inputs
     more_inputs = (sentence_lengths(batch.docs), batch.spans, batch.words, strings, *targets)
     (vectors, loss), backprop = forward_over_tokens(model, batch.docs, more_inputs, is_train)
@@ -205,7 +205,7 @@ def _mention_labels(
     model: Model[Any, Any], states: dict[str, Any], spans: IntArray, classes: IntArray | None
 ) -> list[str]:
     """Return a label for each mention: the predicted type or, without a type task, the most
-    frequent label of the mention's class, by default its most probable class."""
+    frequent label of its class. If `classes` is None, the most probable class is used."""
     inventory: Inventory = model.attrs["inventory"]
     if "types" in states:
         types = compute_from_states(model, "type_logits", states, spans)[:, 1:].argmax(axis=1)
@@ -244,7 +244,7 @@ def _match_names(model: Model[Any, Any], docs: Sequence[Doc]) -> MentionBatch:
 
 
 def _class_runs(classes: IntArray, lengths: IntArray) -> tuple[IntArray, IntArray]:
-    """Return runs of tokens with the same class, (n, 2), and the classes, (n,), without NIL."""
+    """Return non-NIL runs of tokens with the same class, (n, 2), and their classes, (n,)."""
     is_first = np.diff(classes, prepend=-1) != 0
     is_first[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
     start = np.flatnonzero(is_first)
@@ -318,7 +318,7 @@ def _span_bounds(gold: Sequence[GoldSpan]) -> IntArray:
 
 
 def _targets_by_token(spans: IntArray, targets: IntArray, n_tokens: int) -> IntArray:
-    """Return the target for each token; NIL outside the spans, which do not overlap."""
+    """Return the target for each token, or NIL outside the spans. The spans must not overlap."""
     by_token = np.full(n_tokens, _NIL_TARGET)
     for (start, end), target in zip(spans.tolist(), targets.tolist(), strict=True):
         by_token[start:end] = target

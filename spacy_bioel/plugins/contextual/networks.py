@@ -61,14 +61,14 @@ class Pretrained(nn.Module):
 
 
 def has_bfloat16() -> bool:
-    """Return whether the processor has bfloat16 multiplication; False if PyTorch does not report
-    it. Without it, an update under autocast takes four times as long."""
+    """Return whether the processor supports bfloat16 multiplication; False if PyTorch does not
+    report this. Without support, an update under autocast takes four times as long."""
     capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))
 
 
 def batches_by_length(lengths: Tensor, max_pieces: int) -> Iterator[Tensor]:
-    """Yield batches of row numbers, longest rows first, up to `max_pieces` pieces with padding."""
+    """Yield batches of row numbers, longest rows first, of up to `max_pieces` padded pieces."""
     order = torch.argsort(lengths, descending=True, stable=True)
     sorted_lengths, start = lengths[order].tolist(), 0
     while start < len(sorted_lengths):
@@ -80,7 +80,7 @@ def batches_by_length(lengths: Tensor, max_pieces: int) -> Iterator[Tensor]:
 def compute_in_batches(compute: Callable[[Tensor], Tensor], batches: Iterable[Tensor]) -> Tensor:
     """Compute results for batches of row numbers, and return them in row order.
 
-    A batch that is too large for a GPU is halved.
+    If a batch is too large for a GPU, it is halved.
     """
     batches = list(batches)
     results = [part for batch in batches for part in in_halves(compute, batch)]
@@ -88,7 +88,7 @@ def compute_in_batches(compute: Callable[[Tensor], Tensor], batches: Iterable[Te
 
 
 def padded_positions(lengths: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a padded table of the piece positions of each row in a batch, and its attention mask.
+    """Return a padded table of the piece positions in a batch of rows, and its attention mask.
 
     Rows are padded with the position of their first piece. Any piece would do, because the mask
     hides the padding.
@@ -105,7 +105,7 @@ def padded_positions(lengths: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class NameTransformer(nn.Module):
-    """Encodes the token ids of names as one vector per name.
+    """Encodes each name's token ids as one vector.
 
     Names with the same number of tokens are encoded together, so that there is no padding.
 
@@ -144,7 +144,7 @@ class DocumentTransformer(Pretrained):
     def forward(
         self, ids: Tensor, lengths: Tensor, used: Tensor, piece: Tensor, token: Tensor, n: int
     ) -> Tensor:
-        """Encode windows, and average the vectors of the pieces of each token.
+        """Encode windows, and average each token's piece vectors.
 
         ids (Tensor): Piece ids of all windows, concatenated. Shape (n_ids,).
         lengths (Tensor): Number of pieces of each window. Shape (n_windows,).
@@ -157,7 +157,7 @@ class DocumentTransformer(Pretrained):
         width = self.backbone.config.hidden_size
         if not len(ids):
             return torch.zeros(n, width, device=ids.device)
-        # index_select, because the gradient of `[used[piece]]` is slow on a CPU.
+        # Use index_select, because the gradient of `[used[piece]]` is slow on a CPU.
         vectors = self._encode(ids, lengths).index_select(0, used[piece])  # (n_pairs, width)
         total = vectors.new_zeros(n, width).index_add(0, token, vectors)
         count = torch.bincount(token, minlength=n).clamp(min=1)
@@ -183,7 +183,7 @@ class DocumentTransformer(Pretrained):
 class CrossEncoder(Pretrained):
     """Transformer encoder with a linear layer on its first token.
 
-    A logit depends on the other pairs in its batch only by rounding errors of less than 1e-5.
+    The other pairs in a batch affect a logit only through rounding errors of less than 1e-5.
     """
 
     def __init__(self, backbone: PreTrainedModel, **settings: Any) -> None:
@@ -208,7 +208,7 @@ class CrossEncoder(Pretrained):
 
         def score(batch: Tensor) -> Tensor:
             positions, inside = padded_positions(lengths, batch)
-            # RoBERTa recognises padding by its piece when it computes positions.
+            # RoBERTa identifies padding by its piece id when it computes positions.
             inputs = {"input_ids": ids[positions].where(inside, self.pad)}
             if self.has_segments:
                 inputs["token_type_ids"] = segments[positions].where(inside, 0)
@@ -220,7 +220,7 @@ class CrossEncoder(Pretrained):
 
 
 def ranking_loss(logits: Tensor, groups: Tensor, right: Tensor) -> Tensor:
-    """Return the negative log of the total probability of a mention's correct candidates.
+    """Return the loss: -log(total probability of a mention's correct candidates).
 
     Probabilities are a softmax over a mention's candidates, so with one correct candidate the loss
     is cross-entropy. The loss is averaged over the mentions that have a correct candidate. Wu et
@@ -249,7 +249,7 @@ class Seq2Seq(Pretrained):
     ) -> None:
         super().__init__(backbone, **settings)
         self.smoothing = smoothing
-        # Save a tensor that is shared under several names only once.
+        # Save a tensor only once, even if it is shared under several names.
         self.register_state_dict_post_hook(_without_ties)
         self.register_load_state_dict_pre_hook(_with_ties)  # type: ignore[no-untyped-call]
 
@@ -261,13 +261,13 @@ class Seq2Seq(Pretrained):
         target_lengths: Tensor,
         prompt_lengths: Tensor,
     ) -> Tensor:
-        """Return the loss of each name: the mean over its pieces and the end piece.
+        """Return each name's loss: the mean over its pieces, including the end piece.
 
         sources (Tensor): Piece ids of mentions in their contexts, concatenated. Shape (n_pieces,).
         targets (Tensor): First piece of the decoder, prompt, name and end piece of each mention,
             concatenated. Shape (n_pieces,).
         source_lengths, target_lengths (Tensor): Pieces in each source, target. Shape (n_mentions,).
-        prompt_lengths (Tensor): Number of pieces of the prompt with the first piece; at least 1.
+        prompt_lengths (Tensor): Number of pieces in the prompt, with the first piece; at least 1.
             Shape (n_mentions,).
         RETURNS (Tensor): Shape (n_mentions,).
         """
@@ -298,7 +298,7 @@ class Seq2Seq(Pretrained):
             return total / counts.sum(dim=1).clamp(min=1)
 
         if not len(source_lengths):
-            # An empty slice of a parameter, so that backpropagation works.
+            # Return an empty slice of a parameter, so that backpropagation still works.
             return next(self.backbone.parameters()).flatten()[:0]
         batches = batches_by_length(source_lengths + target_lengths, _SEQ2SEQ_PIECES_PER_BATCH)
         with self.autocast(sources.device.type):
@@ -306,7 +306,7 @@ class Seq2Seq(Pretrained):
 
 
 def _tied_names(network: nn.Module) -> dict[str, str]:
-    """Map the additional names of shared tensors to their first names."""
+    """Map each additional name of a shared tensor to the tensor's first name."""
     first: dict[int, str] = {}
     return {
         name: first[id(tensor)]

@@ -87,8 +87,8 @@ class PairPieces:
         return self.max_pieces - len(self.prefix) - 2 * len(self.suffix) - len(self.markers)
 
     def __call__(self, pairs: Sequence[RerankerPair]) -> tuple[IntArray, IntArray, IntArray]:
-        """Return the concatenated piece ids of all pairs and the segment of each piece (0: context,
-        1: candidate), both of shape (n_pieces,), and the length of each pair, (n_pairs,)."""
+        """Return the pairs' concatenated piece ids and segments (0: context, 1: candidate), both of
+        shape (n_pieces,), and the length of each pair, of shape (n_pairs,)."""
         # Many pairs share a context or a candidate, so each distinct text is tokenised only once.
         pieces_by_text = pieces_of(self.tokenizer, (text for pair in pairs for text in pair))
         segments_of_pairs = []
@@ -169,7 +169,7 @@ def _marker_ids(tokenizer: Tokenizer) -> tuple[int, int] | None:
 def _set_cross_encoder(
     model: PairScorer, tokenizer: Tokenizer, backbone: PreTrainedModel, folder: Path | None
 ) -> None:
-    """Set the word pieces and the network. RAISES BioelError: [B154] if a pair cannot fit."""
+    """Set the tokenizer and the network. RAISES BioelError: [B154] if a pair cannot fit."""
     from spacy_bioel.plugins.contextual.networks import CrossEncoder
 
     prefix, suffix = special_pieces(tokenizer)
@@ -189,7 +189,7 @@ _CROSS_ENCODER_KIND = checkpoint_kind(_make_cross_encoder, _set_cross_encoder)
 
 
 def score_pairs(model: PairScorer, pairs: Sequence[RerankerPair]) -> NDArray[np.float32]:
-    """Return the logits of pairs. Shape (n_pairs,).
+    """Return the logit of each pair. Shape (n_pairs,).
 
     Pairs with the same mention should be adjacent, because identical texts in a batch are
     tokenised only once.
@@ -204,10 +204,10 @@ def score_pairs(model: PairScorer, pairs: Sequence[RerankerPair]) -> NDArray[np.
 def make_pairs(
     kb: KnowledgeBase, spans: Sequence[Span], owner: IntArray, concept: IntArray, *, context: int
 ) -> list[RerankerPair]:
-    """Pair mentions in context with the preferred names of concepts.
+    """Pair mentions in context with concepts' preferred names.
 
-    owner, concept (IntArray): Index of the mention in `spans`, concept row. Shape (n_pairs,).
-    context (int): Number of tokens before and after a mention; the model cuts them to fit.
+    owner, concept (IntArray): Mention index in `spans`, and concept row. Shape (n_pairs,).
+    context (int): Number of tokens before and after a mention; the model trims them to fit.
     """
     before = [span.doc[max(0, span.start - context) : span.start].text for span in spans]
     after = [span.doc[span.end : span.end + context].text for span in spans]

@@ -1,4 +1,4 @@
-"""Rescoring code shared by the contextual models: networks, files and features of pairs.
+"""Rescoring code shared by the contextual models: networks, files and pair features.
 
 The candidates for a string are ranked only once, however often it occurs (`linking.candidates`). A
 contextual model then scores each mention in its document, and a fusion combines both scores.
@@ -45,12 +45,12 @@ from spacy_bioel.types import Candidate, IntArray, candidates_of
 if TYPE_CHECKING:
     from torch import nn
 
-# Features of a (mention, concept) pair.
-#   string: log-odds against NIL from the string alone; the minimum if not a string candidate
-#   is_string_candidate: whether the concept is a candidate for the string
-#   score: the contextual model's score
-#   log_probability: log of the softmax of this score over the mention's candidates
-#   highest: whether no other candidate has a higher score
+# Features of a (mention, concept) pair:
+#   string: log-odds against NIL from the string alone (the minimum if not a candidate);
+#   is_string_candidate: whether the concept is a candidate for the string;
+#   score: the contextual model's score;
+#   log_probability: log of this score's softmax over the mention's candidates;
+#   highest: whether no other candidate has a higher score.
 CONTEXTUAL_FEATURES = ("string", "is_string_candidate", "score", "log_probability", "highest")
 _MIN_PROBABILITY = 1e-4  # candidates' scores are rounded to four decimals
 _NO_ROWS = np.zeros(0, dtype=np.int64)
@@ -163,7 +163,7 @@ def _contextual_layer_forward(
 def forward_over_tokens(
     model: Model, docs: list[Doc], more_inputs: Sequence[Any], is_train: bool
 ) -> tuple[Any, Callable[[Any], list[FloatsXd]]]:
-    """Run the "network" layer on token vectors from the "tok2vec" layer and additional inputs.
+    """Run the "network" layer on the "tok2vec" layer's token vectors and additional inputs.
 
     RETURNS (tuple): The output, and a callback that takes the output's gradient and returns the
         gradients of the additional float inputs.
@@ -180,7 +180,7 @@ def forward_over_tokens(
 
 
 def token_ranges(batch: Batch) -> NDArray[np.int64]:
-    """Return each span's start and end token, counted over all documents. Shape (n, 2)."""
+    """Return each span's start and end token, numbered across all documents. Shape (n, 2)."""
     offsets = np.cumsum([0, *map(len, batch.docs)]).tolist()
     ranges = [
         (offsets[owner] + span.start, offsets[owner] + span.end)
@@ -190,7 +190,7 @@ def token_ranges(batch: Batch) -> NDArray[np.int64]:
 
 
 def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray) -> IntArray:
-    """Return, for each mention, the name of its concept with the highest TF-IDF cosine.
+    """For each mention, return its concept's name with the highest TF-IDF cosine similarity.
 
     The TF-IDF vectors contain character 3-grams, weighted by their rarity among all names, as in
     the n-gram search. Ties go to the first name, so for a string that is not similar to any name,
@@ -216,7 +216,7 @@ def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray)
 
 @cache
 def default_rescoring() -> Fusion:
-    """Return the default rescoring weights, which add the string's and the model's log-odds."""
+    """Return default rescoring weights that add the string's and the model's log-odds."""
     n = len(CONTEXTUAL_FEATURES)
     no_hidden, min_log = np.zeros(0), float(np.log(_MIN_PROBABILITY))
     direct = np.array([1.0, min_log, 0.0, 0.5, 0.0])

@@ -2,14 +2,14 @@
 
 `MentionTower` encodes all mentions in a batch of documents in one pass: Bhowmik, Stratos and de
 Melo (2021), Fast and effective biomedical entity linking using a dual encoder,
-https://aclanthology.org/2021.louhi-1.4. Two differences from the paper: vectors are compared by
-cosine, and the mention vector can be added to the name encoder's vector for the mention's string.
+https://aclanthology.org/2021.louhi-1.4. Unlike in the paper, vectors are compared by cosine, and
+the mention vector can be added to the name encoder's vector for the mention's string.
 
 `Multitask` computes tags, types, classes and mention vectors from token vectors: Zhu et al., Simple
 hierarchical multi-task neural end-to-end entity linking for biomedical text, section 2.2. The paper
-does not state widths, depth or dropout. Differences from the paper: the output of each level is
-normalised, the linking loss can include random and hard classes, and mentions have vectors that are
-compared with the vectors of names.
+does not state widths, depth or dropout. Unlike in the paper, each level's output is normalised,
+the linking loss can include random and hard classes, and mentions have vectors that are compared
+with name vectors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spacy_bioel.models.networks import TokenReader, negative_log_likelihood
 
 
 class MentionTower(nn.Module):
-    """Linear layer over the first and last, or the mean, of a mention's token vectors.
+    """Linear layer over a mention's token vectors: the first and last, or the mean of all.
 
     width (int): Size of the token vectors.
     dim (int): Size of the name vectors.
@@ -65,7 +65,7 @@ class MentionTower(nn.Module):
 def collective_loss(
     mentions: Tensor, names: Tensor, right: Tensor, *, temperature: float
 ) -> Tensor:
-    """Return the negative log of the total probability of a mention's correct candidates.
+    """Return the loss: -log(total probability of a mention's correct candidates).
 
     Probabilities are computed over all candidates in the batch, random and mined. The loss is
     averaged over the mentions that have a correct candidate. Bhowmik, Stratos and de Melo (2021),
@@ -78,9 +78,9 @@ def collective_loss(
     return negative_log_likelihood(mentions @ F.normalize(names, dim=1).T / temperature, right)
 
 
-# Names of the tasks, from the lowest level of the network to the highest.
+# Task names, from the network's lowest level to its highest.
 MENTION_TASK, TYPE_TASK, LINK_TASK = "mentions", "types", "links"
-N_TAGS, OUTSIDE = 5, 0  # number of BILOU tags, and the tag O, as in `mentions.model`.
+N_TAGS, OUTSIDE = 5, 0  # number of BILOU tags, and index of the tag O, as in `mentions.model`.
 # Class and type of a token outside mentions, and class of a mention without a concept.
 NIL_CLASS = 0
 UNKNOWN_CLASS = -100  # class or type that the losses ignore
@@ -89,7 +89,7 @@ _LOGITS_PER_CHUNK = 1 << 22  # limits memory use in the search for hard classes
 
 
 def run_lstm(lstm: nn.LSTM, tokens: Tensor, lengths: Tensor) -> Tensor:
-    """Return the states of a bidirectional LSTM over each sentence. Shape (n_tokens, width).
+    """Run a bidirectional LSTM over each sentence, and return its states: (n_tokens, width).
 
     lengths (Tensor): Number of tokens of each sentence. Shape (n_sentences,).
     """
@@ -172,7 +172,7 @@ class Multitask(TokenReader):
         *,
         last: str | None = None,
     ) -> dict[str, Tensor]:
-        """Return the token vectors at the level of each task.
+        """Return the token vectors at each task's level.
 
         tokens, spans, words (Tensor): See `TokenReader.read`.
         lengths (Tensor): Number of tokens in each sentence; no LSTM state crosses sentences.
@@ -186,9 +186,9 @@ class Multitask(TokenReader):
         inputs = token_vectors
         for task, lstm in self.levels.items():
             assert isinstance(lstm, nn.LSTM)
-            # Normalise states to the variance of token vectors: a new LSTM has small states, and
-            # each class occurs in few batches. Otherwise, per-token models still predicted no
-            # mentions after 200 updates (BC5CDR, seed 0).
+            # Normalise states to the token vectors' variance, because a new LSTM has small states
+            # and each class occurs in few batches. Without this, per-token models still predicted
+            # no mentions after 200 updates (BC5CDR, seed 0).
             normed = F.layer_norm(run_lstm(lstm, inputs, lengths), (self.size,))
             states[task] = self.dropout(normed)
             if task == last:
@@ -236,8 +236,8 @@ class Multitask(TokenReader):
 
         losses = []
         if MENTION_TASK in trained:
-            # A mean over all tokens would be tiny compared with the losses over mentions: with it,
-            # spaCy's CNN had a mention F1 of 35 instead of 69 after 150 updates on BC5CDR.
+            # Divide by the number of mention tokens, because a mean over all tokens would be tiny:
+            # it gave spaCy's CNN a mention F1 of 35, not 69, after 150 updates on BC5CDR.
             total = F.cross_entropy(self.tag_logits(states), tags, reduction="sum")
             losses.append(total / (tags != OUTSIDE).sum().clamp(min=1))
         if TYPE_TASK in trained:
@@ -249,7 +249,7 @@ class Multitask(TokenReader):
                 vectors = self.mention_vectors(states, mentions, strings)
         return vectors, torch.stack(losses).sum()
 
-    # The next methods predict from the result of `states`; `spans` are the `mentions` of `forward`.
+    # Methods that predict from the output of `states`; `spans` are the `mentions` of `forward`.
 
     def tag_logits(self, states: dict[str, Tensor]) -> Tensor:
         """Return the BILOU tag logits for each token. Shape (n_tokens, 5)."""
@@ -263,7 +263,7 @@ class Multitask(TokenReader):
 
     def class_logits(self, states: dict[str, Tensor], spans: Tensor | None = None) -> Tensor:
         """Return class logits, NIL first, for each mention or, without spans, for each token.
-        The layer is linear, so a mention has the mean logits of its tokens. Shape (n, n_classes).
+        The layer is linear, so a mention's logits are its tokens' mean. Shape (n, n_classes).
         """
         tokens = states[LINK_TASK]
         return self._logits(tokens if spans is None else mean_of_spans(tokens, spans))
@@ -301,7 +301,7 @@ class Multitask(TokenReader):
             return target[:0]
         units = units[target != NIL_CLASS].detach()
         n = max(1, _LOGITS_PER_CHUNK // len(self.bias))
-        k = min(self.hard + 1, len(self.bias))  # the correct class may be among them
+        k = min(self.hard + 1, len(self.bias))  # one extra, in case the correct class is among them
         classes = [self._logits(chunk).topk(k).indices.flatten() for chunk in units.split(n)]
         return torch.cat([target[:0], *classes]).unique()
 
@@ -334,7 +334,7 @@ def restricted_softmax_loss(
     weight: Tensor,
     others: Tensor,
 ) -> Tensor:
-    """Return the cross-entropy over the classes in the batch and additional classes.
+    """Return the cross-entropy, restricted to the classes in the batch and additional classes.
 
     Only the logits of these classes are computed, so time and memory do not grow with the total
     number of classes. The loss is the weighted mean: dividing by the size of a padded batch, as
@@ -346,7 +346,7 @@ def restricted_softmax_loss(
     classes (Callable): Returns the vectors of classes, such as an embedding: (m,) to (m, dim).
     bias (Tensor): Bias of all classes. Shape (n_classes,).
     target, weight (Tensor): Class and weight of each vector. Shape (n,).
-    others (Tensor): Additional classes; classes also in `target` change nothing. Shape (m,).
+    others (Tensor): Additional classes; any that are also in `target` have no effect. Shape (m,).
     """
     present, index = torch.unique(torch.cat([target, others]), return_inverse=True)
     logits = states @ classes(present).T + bias[present]

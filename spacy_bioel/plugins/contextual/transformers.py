@@ -1,4 +1,4 @@
-"""Hugging Face checkpoints as parts of models, and a name encoder based on one, such as SapBERT.
+"""Hugging Face checkpoints as model parts, and a name encoder built on one, such as SapBERT.
 
 A checkpoint is loaded from a folder or the hub. Its configuration, word pieces and weights are
 saved with the pipe, so a saved pipeline can be loaded without the checkpoint.
@@ -32,9 +32,9 @@ CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json
 _OLD_VOCABULARIES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 _FILES = (CONFIG, WEIGHTS, TOKENIZER, "tokenizer_config.json", "special_tokens_map.json")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+|[\w.-]+")
-# Function that sets a model's tokenizer and backbone; folder: None if a saved model is loaded.
+# Sets a model's tokenizer and backbone; the folder is None when a saved model is loaded.
 SetBackbone = Callable[[Model, Tokenizer, "PreTrainedModel", Path | None], None]
-# Configuration keys for the dropout of attention weights.
+# Configuration keys for attention dropout.
 _ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
 # Configuration keys that describe a checkpoint's origin and do not affect the network.
 _NOT_STORED = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
@@ -55,7 +55,7 @@ def read_checkpoint(
     """Load a checkpoint from a folder or the hub.
 
     max_pieces (int): Longest input in word pieces, special ones included.
-    is_seq2seq (bool): Load an encoder-decoder with its head over word pieces, not an encoder.
+    is_seq2seq (bool): Load an encoder-decoder with its head over word pieces instead of an encoder.
     RETURNS (tuple[Path, PreTrainedModel, Tokenizer]): Folder, backbone without its pooler, and
         tokenizer.
     RAISES BioelError: [B150] without transformers, [B152] if no checkpoint is found, [B153] if a
@@ -99,7 +99,7 @@ def special_pieces(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
 
 
 def pieces_of(tokenizer: Tokenizer, texts: Iterable[str], before: str = "") -> dict[str, list[int]]:
-    """Return the word pieces of each text, prefixed with `before`; an empty text has no pieces."""
+    """Tokenise each text after prepending `before`; an empty text has no pieces."""
     unique_texts = list(dict.fromkeys(texts))
     encodings = tokenizer.encode_batch_fast(
         [before + text if text else "" for text in unique_texts], add_special_tokens=False
@@ -108,19 +108,19 @@ def pieces_of(tokenizer: Tokenizer, texts: Iterable[str], before: str = "") -> d
 
 
 def fit_context(left: list[int], marked: list[int], right: list[int], room: int) -> list[int]:
-    """Add as many pieces of context to a marked mention as fit into `room` pieces in total."""
+    """Add as much context to a marked mention as fits into `room` pieces in total."""
     n_left, n_right = split_room(room - len(marked), len(left), len(right))
     return [*left[len(left) - n_left :], *marked, *right[:n_right]]
 
 
 def split_room(room: int, first: int, second: int) -> tuple[int, int]:
-    """Split `room` between two lengths: half for each, plus what the other length does not need."""
+    """Split `room` between two lengths: half each, plus whatever the other one does not need."""
     kept = min(first, max(room // 2, room - second))
     return kept, min(second, room - kept)
 
 
 def _checkpoint_folder(path: str) -> Path:
-    """Return the folder of a checkpoint, downloading it if it is not local or cached."""
+    """Return a checkpoint's folder, downloading the checkpoint unless it is local or cached."""
     if Path(path).is_dir():
         return Path(path)
     if not _HUB_ID.fullmatch(path):
@@ -136,7 +136,7 @@ def _checkpoint_folder(path: str) -> Path:
 
 
 def _load_backbone(folder: Path, *, is_seq2seq: bool) -> PreTrainedModel:
-    """Load a checkpoint's network without the pooler, which is not used.
+    """Load a checkpoint's network without its unused pooler.
 
     Dropout of attention weights is disabled regardless of the config: it prevents PyTorch from
     using its fused kernels, which makes an update on a CPU take 1.7 times as long.
@@ -177,7 +177,7 @@ def _load_backbone(folder: Path, *, is_seq2seq: bool) -> PreTrainedModel:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence progress bars, and warnings about missing tensors, which the caller checks."""
+    """Silence progress bars and missing-tensor warnings; the caller checks for missing tensors."""
     from transformers.utils import logging
 
     verbosity, had_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -232,7 +232,7 @@ def config_to_json(config: PretrainedConfig) -> str:
 
 
 def set_backbone(model: Model, tokenizer: Tokenizer, network: Pretrained | NameTransformer) -> None:
-    """Set the word pieces and the network, replacing any previous ones."""
+    """Set the tokenizer and the network, replacing any previous ones."""
     set_layer(model, torch_layer(network))
     model.attrs["tokenizer"] = tokenizer
     model.attrs["config"] = config_to_json(network.backbone.config)
@@ -241,7 +241,7 @@ def set_backbone(model: Model, tokenizer: Tokenizer, network: Pretrained | NameT
 def checkpoint_kind(
     make: Callable[[Model, EncoderSource], None], add: SetBackbone, *, is_seq2seq: bool = False
 ) -> NetworkKind:
-    """Create the `NetworkKind` of models built on a backbone, whose configuration is saved as well.
+    """Create the `NetworkKind` for models with a backbone. It also saves the backbone's config.
 
     add (Callable): Adds the word pieces and the network to the model.
     is_seq2seq (bool): Whether the backbone is an encoder-decoder rather than an encoder.
@@ -263,7 +263,7 @@ def _rebuild_backbone(
     if n_embeddings < n:
         raise misfit(None, f"{n} word pieces", f"at most its {n_embeddings} embeddings")
     add(model, tokenizer, backbone, None)
-    # Keep the config text unchanged: a fingerprint includes it, and transformers may add settings.
+    # Keep the original config text: a fingerprint includes it, and transformers may add settings.
     model.attrs["config"] = config
 
 
@@ -300,7 +300,7 @@ def _make_name_transformer(model: NameEncoder, source: EncoderSource) -> None:
 def _set_name_transformer(
     model: NameEncoder, tokenizer: Tokenizer, backbone: PreTrainedModel, folder: Path | None
 ) -> None:
-    """Set the word pieces and the network. RAISES BioelError: [B154] if there is no "cls" piece."""
+    """Set the tokenizer and the network. RAISES BioelError: [B154] if there is no "cls" piece."""
     from spacy_bioel.plugins.contextual.networks import NameTransformer
 
     prefix, suffix = special_pieces(tokenizer)

@@ -1,4 +1,4 @@
-"""Check that an id and its name mean the same concept, in the knowledge base with its prefix."""
+"""Check that an id and its name mean the same concept in the knowledge base for its prefix."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from spacy_bioel.text.normalize import (
 )
 from spacy_bioel.types import ORGANISM
 
-_MAX_SEARCHED = 200  # maximum number of characters in a name to search for
+_MAX_SEARCHED = 200  # maximum length of a name to search for
 _N_PROPOSALS = 3
 _N_SEARCHED = 6  # number of similar names that a search returns
 _MIN_LETTERS = 5  # minimum length of a word that may have a typing error
 _LOW = 0.7  # maximum likeness of a short form or an irregular plural
-_MAX_ERRORS = 2  # maximum number of words with a typing error in a name
-_MIN_RATIO = 1000.0  # minimum ratio of the frequencies of a word and its misspelling
+_MAX_ERRORS = 2  # maximum number of mistyped words in a name
+_MIN_RATIO = 1000.0  # minimum ratio of a word's frequency to its misspelling's
 _NOT_NAMES = LINKING_WORDS | PREPOSITIONS | {"as", "a", "and", "or", "not", "no", "it", "all"}
-_N_SAMPLED = 5000  # number of ids sampled to learn the forms of a vocabulary's ids
+_N_SAMPLED = 5000  # number of ids sampled to learn a vocabulary's id patterns
 _MIN_SHARE = 0.1  # a prefix with a smaller share of the ids counts as incomplete
-_N_SIMILAR = 16  # number of similar names that are searched for a word
+_N_SIMILAR = 16  # number of similar names searched for a word
 _PREFIX = re.compile("[^:]*:|[^:_]*_|[A-Za-z]*")
 _KbSetting = KnowledgeBase | str | Path
 _Kbs = Sequence[KnowledgeBase]
@@ -56,16 +56,16 @@ _Own = list[tuple[KnowledgeBase, int]]
 
 
 class _Vocabulary(NamedTuple):
-    """The ids of a knowledge base that have the same prefix, such as "HP:"; "" for UMLS."""
+    """A knowledge base's ids with one prefix, such as "HP:" ("" for UMLS)."""
 
     kb: KnowledgeBase
     prefix: str
-    is_complete: bool  # False if the ids are imported or bundled, so that a missing id may exist
-    forms: frozenset[str]  # patterns of ids, such as "HP:0000000"; "P:#": any number of digits
+    is_complete: bool  # False if the ids are imported or bundled: a missing id may still exist
+    forms: frozenset[str]  # id patterns, such as "HP:0000000"; "P:#": any number of digits
 
 
 def _why_missing(kb: KnowledgeBase, id: str) -> str:
-    """Return why an id may exist although a knowledge base lacks it; "" if it cannot exist."""
+    """Return why an id that a knowledge base lacks may still exist, or "" if it cannot."""
     if kb.selected:
         return f"not in {kb.where}: {kb.selected}"
     start, all_ids = id.rstrip("0123456789"), (kb.ids, kb.retired, sorted(kb.withdrawn))
@@ -79,10 +79,10 @@ def _form_of(id: str) -> str:
 
 
 def _vocabularies_of(kb: KnowledgeBase) -> Iterator[_Vocabulary]:
-    """Yield the vocabularies in a knowledge base, whose ids are sorted."""
+    """Yield the vocabularies in a knowledge base. Its ids must be sorted."""
     start = 0
     while start < len(kb):
-        # Ids of UMLS ("C0000001") have no prefix, and precede the ids that begin with "C:".
+        # UMLS ids ("C0000001") have no prefix, and sort before ids that begin with "C:".
         prefix = _PREFIX.match(kb.ids[start])[0]  # type: ignore[index]
         is_prefix = prefix.endswith((":", "_"))
         after = prefix[:-1] + chr(ord(prefix[-1]) + 1) if is_prefix else prefix + ":"
@@ -98,7 +98,7 @@ def _vocabularies_of(kb: KnowledgeBase) -> Iterator[_Vocabulary]:
 def check(text: str, kb: _KbSetting | Sequence[_KbSetting] = "starter") -> list[CheckedId]:
     """Check that the ids in a text exist, and mean what the names next to them say.
 
-    text (str): Text or Markdown, such as an answer of a language model.
+    text (str): Text or Markdown, such as a language model's answer.
     kb: A knowledge base, its folder, or a name such as "starter:mesh"; or several of these, for ids
         with different prefixes. "starter": all bundled ones.
     RETURNS (list[CheckedId]): For each id, `verdict`, `name`, `id`, `found` (the concept with this
@@ -109,7 +109,7 @@ def check(text: str, kb: _KbSetting | Sequence[_KbSetting] = "starter") -> list[
 
 
 class Checker:
-    """Checks pairs of an id and a name, each in the knowledge base with the prefix of the id.
+    """Checks id-name pairs, each against the knowledge base for the id's prefix.
 
     kbs (Iterable): Open knowledge bases, folders, or names such as "starter:mesh". If several have
         ids with the same prefix, the first one that has an id decides, with a warning [W401].
@@ -135,17 +135,17 @@ class Checker:
         self._judge = lru_cache(maxsize=1 << 16)(self._judged)
 
     def check(self, pair: Pair) -> CheckedId:
-        """Check a pair of an id and a name, and return the pair with a verdict."""
+        """Check an id-name pair, and return it with a verdict."""
         names = tuple(name.text for name in pair.names)
         return replace(self._judge(pair.id.text, names, pair.has_name), pair=pair)
 
     def check_text(self, text: str) -> list[CheckedId]:
-        """Check the ids in a text, such as an answer of a language model."""
+        """Check the ids in a text, such as a language model's answer."""
         lines = ((Place("", n), line) for n, line in enumerate(text.split("\n"), start=1))
         return list(map(self.check, text_pairs(lines, self.ids, self.values)))
 
     def values(self, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], float]:
-        """Return AGREES if a text names the concept of an id, NAMES if another concept, else 0."""
+        """Map each pair to AGREES if the text names the id's concept, NAMES if another, else 0."""
         texts_of: dict[str, dict[str, None]] = defaultdict(dict)
         for id, text in pairs:
             texts_of[id][text] = None
@@ -155,7 +155,7 @@ class Checker:
         for number, kb in enumerate(self.kbs):
             starts, concepts, _ = kb.concepts_of_names(kb.lookup_names(normalized))
             for text, start, end in zip(texts, starts[:-1], starts[1:], strict=True):
-                if text not in _NOT_NAMES:  # "as" in "coded as" is not AS
+                if text not in _NOT_NAMES:  # the "as" in "coded as" is not AS
                     meant[text].update((number, row) for row in concepts[start:end].tolist())
         values = {}
         for id, own_texts in texts_of.items():
@@ -168,8 +168,8 @@ class Checker:
         return values
 
     def _look_up(self, raw: str) -> tuple[str, _Own, _Kbs, list[tuple[KnowledgeBase, list[str]]]]:
-        """Return an id in the spelling of its knowledge base, the concepts that have or reference
-        the id, the knowledge bases with its prefix, and ids to consider if it was withdrawn."""
+        """Return an id as its knowledge base spells it, the concepts that have or cross-reference
+        it, the knowledge bases with its prefix, and ids to consider if it was withdrawn."""
         prefix, local = split_id(raw) or ("", "")
         vocabularies = self._vocabularies.get(prefix_key(prefix), [])
         spelled = [(v.kb, v.prefix + form) for v in vocabularies for form in (local, local.upper())]
@@ -219,8 +219,8 @@ class Checker:
             first, is_complete = vocabularies[0].kb, vocabularies[0].is_complete
             meant = first.concepts_of_names(first.lookup_names([normalize_name(name)]))[1]
             reason = _why_missing(first, id) if is_complete else ""
-            # If the only concept with the name has another id, this id is wrong in any case.
-            is_whole = bool(reason) and name in candidates[:1]  # not a part of a longer name
+            # If the only concept with the name has another id, this id must be wrong.
+            is_whole = bool(reason) and name in candidates[:1]  # not part of a longer name
             is_other = (is_whole or bool(bundled_name(first))) and len(meant) == 1
             if is_other or (is_complete and not reason):
                 verdict, reason = IdVerdict.UNKNOWN, ""
@@ -234,7 +234,7 @@ class Checker:
 
     @cached_property
     def _xrefs(self) -> dict[tuple[str, str], _Own]:
-        """Concepts, keyed by the ids of other vocabularies in their cross-references."""
+        """Concepts, keyed by the ids in their cross-references."""
         xrefs: dict[tuple[str, str], _Own] = defaultdict(list)
         for kb in self.kbs:
             for row, values in enumerate(kb.xrefs_of_all(np.arange(len(kb)))):
@@ -246,7 +246,7 @@ class Checker:
 def _choose_name(
     candidates: Sequence[str], has_name: bool, own: Collection[str], kbs: _Kbs
 ) -> tuple[str, float]:
-    """Choose the name among the words around an id: the longest that is a name of any concept.
+    """Choose an id's name from the words around it: the longest that names any concept.
 
     own (Collection[str]): Normalised names of the concepts with the id.
     RETURNS (tuple): The name ("" if the id stands alone), and its likeness to a name of the
@@ -275,7 +275,7 @@ def _is_name(normalized: str, kbs: _Kbs) -> bool:
 
 
 def _likeness(name: str, own: Iterable[str], kbs: _Kbs) -> float:
-    """Return how similar a name that no concept has is to the names in `own`; 0: not similar.
+    """Return how similar an unknown name is to the names in `own` (0 if not at all).
 
     Names may differ in typing errors, in the order of words, and in endings such as plurals. A word
     is not an error if other concepts have this word, or the respelt name. "Mouse" may be short for
@@ -303,7 +303,7 @@ def _compare(name: str, other: str) -> tuple[float, tuple[str, ...]]:
     """
     words, others = _content_words(name), _content_words(other)
     extra, missing = _without(words, others), _without(others, words)
-    if "".join(extra) == "".join(missing):  # perhaps a space too many or too few
+    if "".join(extra) == "".join(missing):  # perhaps a missing or extra space
         extra = missing = []
     is_close = len(extra) == len(missing) <= _MAX_ERRORS and all(map(_is_misspelt, extra, missing))
     strings = " ".join(sorted(words)), " ".join(sorted(others))
@@ -313,7 +313,7 @@ def _compare(name: str, other: str) -> tuple[float, tuple[str, ...]]:
 
 @cache
 def _linking_words() -> dict[str, str]:
-    """Return linking words such as "with", keyed by spellings with two letters swapped ("wtih")."""
+    """Return linking words such as "with", keyed by misspellings with swapped letters ("wtih")."""
     return {
         word[:i] + word[i + 1] + word[i] + word[i + 2 :]: word
         for word in LINKING_WORDS | PREPOSITIONS
@@ -322,7 +322,7 @@ def _linking_words() -> dict[str, str]:
 
 
 def _content_words(normalized: str) -> list[str]:
-    """Return the words of a normalised name without linking words such as "of" and "with"."""
+    """Return the words of a normalised name, excluding linking words such as "of" and "with"."""
     words = []
     for word in normalized.split():
         other, frequencies = _linking_words().get(word, word), common_words()
@@ -332,7 +332,7 @@ def _content_words(normalized: str) -> list[str]:
 
 
 def _without(words: Iterable[str], others: Iterable[str]) -> list[str]:
-    """Return the words whose stems are missing from the other words."""
+    """Return the words whose stems do not occur in `others`."""
     left, kept = Counter(map(stem_of, others)), []
     for word in words:
         left[stem := stem_of(word)] -= 1
@@ -350,14 +350,14 @@ def _is_misspelt(word: str, other: str) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def _is_known_word(word: str, kb: KnowledgeBase) -> bool:
-    """Return whether names of a knowledge base contain a word, so that it is not misspelt."""
+    """Whether a knowledge base's names contain a word; if so, it is not a misspelling."""
     [rows], _ = kb.ngrams.search([word], _N_SIMILAR)
     names = normalize_names(kb.names.take(rows[rows >= 0]))
     return any(word in name.split() for name in names)
 
 
 def _preferred_by_others(normalized: str, own: _Own) -> tuple[Meaning, ...]:
-    """Return other concepts that have this synonym of a concept as their preferred name."""
+    """Return other concepts whose preferred name is this synonym."""
     others = []
     for kb, row in own[:1]:
         _, concepts, is_preferred = kb.concepts_of_names(kb.lookup_names([normalized]))
@@ -372,9 +372,9 @@ def _organism_of(kb: KnowledgeBase, row: int) -> str:
 def _meanings_of(
     name: str, kbs: _Kbs, *, like: Sequence[tuple[KnowledgeBase, int]] = ()
 ) -> tuple[Meaning, ...]:
-    """Return the concepts with a name, or else with similar names, best first.
+    """Return the concepts with a name or, failing that, with similar names, best first.
 
-    like (list): Among equally similar names, genes of the organisms of these concepts come first.
+    like (list): Among equally similar names, genes of these concepts' organisms come first.
     """
     query = normalize_name(name[:_MAX_SEARCHED])
     if not query:

@@ -1,4 +1,4 @@
-"""The commands `bioel check`, `migrate`, `relink`, `kb diff` and `kb export`."""
+"""The `bioel check`, `migrate`, `relink`, `kb diff` and `kb export` commands."""
 
 from __future__ import annotations
 
@@ -111,15 +111,15 @@ def check_ids_command(
     counts: Counter[str] = Counter()
     unchecked: Counter[tuple[str, str]] = Counter()  # number of ids by prefix and reason
     corrections: list[tuple[Cell, str]] = []
-    spelled: dict[str, str] = {}  # one spelling of each prefix, by its key
+    spelled: dict[str, str] = {}  # one spelling per prefix key
     skipped: list[Path] = []
     without_ids: list[Path] = []
     without_names: list[Path] = []
-    left: Counter[str] = Counter()  # wrong ids that are not corrected
+    left: Counter[str] = Counter()  # number of wrong ids that were not corrected
     n_failed = 0
 
     def findings() -> Iterator[CheckedId]:
-        """Yield the findings to list, and count all findings."""
+        """Yield the findings to list, and count every finding."""
         nonlocal n_failed
         for path in paths:
             before = counts.copy()
@@ -186,7 +186,7 @@ def check_ids_command(
 
 
 def _id_columns(text: str) -> dict[str, Column]:
-    """Parse --columns. RAISES BioelError: [B127] unless the keys are "id" and perhaps "name"."""
+    """Parse --columns. RAISES BioelError: [B127] unless the keys are "id" and optionally "name"."""
     columns = parse_columns(text)
     if columns and columns.keys() | {"name"} != {"id", "name"}:
         raise BioelError(Errors.B127.format(path="--columns", found=[*columns], known=["name"]))
@@ -209,7 +209,7 @@ def _write_report(
     """Write a report to files, or show its first rows as a table.
 
     rows (Iterator): Pairs of a JSON value and table cells. Lines of cells may begin with ids.
-    counts (Counter): Number of rows by verdict or kind, which is complete after the last row.
+    counts (Counter): Number of rows by verdict or kind, complete only after the last row.
     """
     if not outs:
         if shown := [cells for _, cells in islice(rows, _MAX_IN_TABLE)]:
@@ -326,13 +326,13 @@ def migrate_command(
     kbs = open_kb_argument(old), open_kb_argument(new)
     options: Any = {"columns": _id_columns(columns), "prefix": prefix}
     counts: Counter[str] = Counter()
-    others: dict[str, None] = {}  # ids that OLD does not have
+    others: dict[str, None] = {}  # ids that OLD lacks
     copied: list[Path] = []
     n_repeated = 0
     unknown, hidden = ("in neither release", "not in OLD"), ("unchanged", "moved", "not in OLD")
 
     def outcomes() -> Iterator[IdOutcome]:
-        """Write the migrated files, and yield the outcome of each id in them."""
+        """Write the migrated files, and yield each id's outcome."""
         nonlocal n_repeated
         with new_folder(out) if links.is_dir() else nullcontext(out) as target:
             texts = list(files_in([links]))

@@ -1,11 +1,11 @@
-"""Recognise ids in texts and tables: CURIEs, their spellings, and addresses of concepts."""
+"""Recognise ids in texts and tables: CURIEs, spelling variants, and concept URLs."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
 
-# Spellings of each prefix, in lower case; the first spelling is the key.
+# Lower-case spellings of each prefix; the first one is the key.
 _SPELLINGS = (
     "hp hpo", "mesh msh", "mondo", "doid do", "ncbigene entrez entrezgene geneid ncbi_gene",
     "ncbitaxon ncbitaxonomy taxid taxonomy", "omim mim", "orpha orphanet ordo", "hgnc",
@@ -22,7 +22,7 @@ KEY_OF_PREFIX = {
 _KNOWN = "|".join(map(re.escape, sorted(KEY_OF_PREFIX, key=len, reverse=True)))
 # A label that may precede an id, but is not its name: "HPO", "ID", "MeSH term".
 ID_LABEL = rf"(?i:(?:{_KNOWN})(?:[ ]terms?)?|(?:(?:{_KNOWN})[ ])?(?:id|identifier|code|curie)s?)"
-# Prefixes of numbers that are not the ids of concepts.
+# Prefixes of numbers that are not concept ids.
 _NOT_CONCEPTS = "pmid|pmc|pmcid|doi|isbn|issn|orcid|http|https|tel|nct"
 _WITH_PREFIX = re.compile(
     r"(?:([A-Za-z][\w.-]{0,30}):|([A-Za-z][A-Za-z0-9.]{0,30})_)(.{1,60})", re.S
@@ -35,7 +35,7 @@ _ADDRESS = r"""https?://(?:
   | (?:www\.)?identifiers\.org/(?P<registry>[\w.]{1,20})[:/](?:(?i:(?P=registry)):)?
   | (?:meshb(?:-prev)?\.nlm\.nih\.gov/record/ui\?ui=|id\.nlm\.nih\.gov/mesh/(?:\d{4}/)?)
 )"""
-# The address of a web page, up to the id in the address.
+# A web address, up to the id in it.
 _PAGE = r"""(?:https?://|(?<![\w:/.@-])(?=[\w.-]{1,60}\.[a-z]{2,9}/))[\w.-]{1,60}/
     [^\s<>()[\]"'|]{0,200}?(?:(?<=[/=:?&\#])|(?<=%2[Ff])|(?<=%3[AaDd]))"""
 
@@ -46,12 +46,12 @@ def prefix_key(prefix: str) -> str:
 
 
 def prefix_of(raw: str) -> str:
-    """Return the key of an id's prefix; "" if the id has no prefix."""
+    """Return the key of an id's prefix, or "" if it has none."""
     return prefix_key((split_id(raw) or ("",))[0])
 
 
 def split_id(raw: str) -> tuple[str, str] | None:
-    """Split an id into its prefix and local part, as written; None if there is no prefix."""
+    """Split an id into its prefix and local part, as written; None if it has no prefix."""
     raw = raw.strip()
     if match := id_pattern(()).fullmatch(raw):
         prefix = match["obo"] or match["registry"] or match["page"] or match["prefix"] or "MESH"
@@ -64,7 +64,7 @@ def split_id(raw: str) -> tuple[str, str] | None:
 
 @lru_cache(maxsize=8)
 def id_pattern(prefixes: frozenset[str] | tuple[()]) -> re.Pattern[str]:
-    """Compile the pattern of ids in running text: CURIEs and URLs.
+    """Compile a pattern for ids in running text: CURIEs and URLs.
 
     prefixes: Prefixes in the knowledge bases. A space may replace the colon after the prefixes in
         `KEY_OF_PREFIX`, as in "HPO 0001250" and "MeSH ID: D000795". All other prefixes must begin

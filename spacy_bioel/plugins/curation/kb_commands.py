@@ -44,7 +44,7 @@ _EDIT_COUNTS = (
 
 
 def _mapping_options() -> type:
-    """Return a dataclass with an option for each format of mappings, hidden if not installed."""
+    """Return a dataclass with an option for each mapping format, hidden if not installed."""
     missing = missing_names(MAPPINGS)
     help = "Add exact mappings of concepts as cross-references; repeatable."
     formats: Any = [
@@ -105,7 +105,7 @@ def add(
 
 
 def show_edit_report(title: str, edited: EditReport, *, kb: Path, json_file: Path | None) -> None:
-    """Show or write the report on a change, with a note if vectors are outdated."""
+    """Show or write an edit report, with a note if vectors are outdated."""
     report = asdict(edited.report)
     counts = {key: report[key] for key in _EDIT_COUNTS}
     changes = {"concepts": edited.concepts, "names": edited.names, "retired": edited.retired}

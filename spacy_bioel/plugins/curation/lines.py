@@ -1,4 +1,4 @@
-"""Read ids in lines of text, with the strings that may be their names."""
+"""Read ids in lines of text, and the strings that may be their names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_SHORT = "".join(rf"(?<!\b{word})" for word in "[A-Z] St Dr sp spp var subsp
 _STOP = rf"(?:[!?]|{_NOT_SHORT}\.)(?:\s|$)"
 _CLAUSE_START = re.compile(rf"[;|•\t\])}}]|:\s|{_STOP}")
 _CLAUSE = re.compile(rf"(?:\([^()]{{0,200}}\)|(?!{_STOP})[^;|•\t\])}}(])*")
-# Text between a name and its id: a footnote, an opening bracket, and a label such as "HPO id:".
+# Text between a name and its id: a footnote, an opening bracket or a label such as "HPO id:".
 _BEFORE_ID = re.compile(
     rf"(?:\[\^?\w{{1,9}}\]\s?)?([(\[])?[ *_`\"']{{0,9}}(?:(?<!\w){ID_LABEL}[\s*_`:=,]{{0,9}})?$"
 )
@@ -39,14 +39,14 @@ _VERB_PHRASE = re.compile(r"(?:\b(?:is|are|was|were)|,)(?:\s\w{1,20}){1,2}\W{0,9
 BETWEEN_IDS = re.compile(r"[\s,;/|&*_`]{0,9}(?:(?:and|or)\b)?[\s,;/|&*_`]{0,9}")
 _BANG = re.compile(r"[\s`*]{0,9}!")
 _NAME_IN_BRACKETS = re.compile(r"[\s*_`]{0,9}\(([^()]{2,200})\)")
-_MAX_LOOK_BACK = 300  # number of characters before an id that may contain its name
-_MAX_WORDS = 12  # Number of words before or after an id that may be its name.
-# The last character of a line and the first of the next line, if a sentence continues there.
+_MAX_LOOK_BACK = 300  # number of characters searched for a name before an id
+_MAX_WORDS = 12  # Maximum number of words in a name before or after an id.
+# A line's last character and the next line's first, if a sentence continues across them.
 _CONTINUES = re.compile(r"[\w,;][a-z\d]|\w[(\[]")
 _N_PARTS, _N_LINES_NEAR = 20, 12
-_MAX_INDENT = 4  # maximum number of spaces before the second line of a name
-_N_ITEMS = 4  # number of items that are read at each end of a list
-_N_NEAR = 6  # number of texts that are read before and after an id in a line
+_MAX_INDENT = 4  # maximum indent of a name's second line
+_N_ITEMS = 4  # number of items read at each end of a list
+_N_NEAR = 6  # number of texts read before and after an id in a line
 _PART_SEPARATOR = re.compile(
     r"\t|\||(?<!\[)\^|</?[A-Za-z][\w:-]*|/?>|[\"“”{}]|(?<![\w'])'|'(?![\w'])|\s&\s|(?<=\S)\s{2,}(?=\S)"
 )
@@ -55,7 +55,7 @@ _KEY_OF_VALUE = re.compile(r"(?:.*:|[^=]{1,80}=)", re.S)
 _CONTENT = re.compile(r"[^\W_](?:.*[^\W_])?[)\],.;]*", re.S)
 _REPEATED_MARKS = re.compile(r"(.{2,40}?)\1+")
 _NOT_SPACES = re.compile(r"\S+")
-# Words of running text: a line with such a word is more than a name and an id.
+# Words that mark running text: a line with one is more than a name and an id.
 _PROSE = re.compile(
     r"\b(?:is|are|was|were|as|see|use[ds]?|has|have|had|the|this|that|which|under|by|from|code[sd]?)\b",
     re.I,
@@ -90,7 +90,7 @@ def line_pairs(cell: Cell, ids: re.Pattern[str]) -> Iterator[Pair]:
 
 
 def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[list[Cell], bool]:
-    """Return the names that the id at start to end may have, and whether it must have one."""
+    """Return the possible names of the id at start:end, and whether one must be its name."""
     if match := _BANG.match(line, end, right):
         return _names(line, match.end(), right), True
     if line.endswith("](", left, start):
@@ -119,7 +119,7 @@ def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[l
     skipped = _NAME_LABEL.match(line, skipped, right).end()  # type: ignore[union-attr]
     clause_end = _CLAUSE.match(line, skipped, right).end()  # type: ignore[union-attr]
     after = _names(line, skipped, clause_end, first=_MAX_WORDS)
-    # The words must be a name only if the line has no other words.
+    # Require the words to be a name only if the line has no others.
     rest = line[clause_end if after else end :].strip(_AROUND_NAMES + ".)]}")
     is_whole = bool(before) != bool(after) and not left and not rest
     words = line[first:stop] if before else line[skipped:clause_end]
@@ -131,7 +131,7 @@ def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[l
 
 
 def _names(line: str, start: int, end: int, *, first: int = 0, last: int = 0) -> list[Cell]:
-    """Return the strings in a part of a line that may be a name, longest first.
+    """Return the possible names in part of a line, longest first.
 
     first, last (int): Maximum length in words of a name before, or after, other words; 0: none.
     """
@@ -147,7 +147,7 @@ def _names(line: str, start: int, end: int, *, first: int = 0, last: int = 0) ->
 
 
 class _SplitLine(NamedTuple):
-    """A line, its marks without words, and its parts: ids, and texts that may be names."""
+    """A line, its marks without the words, and its parts: ids and possible names."""
 
     cell: Cell
     marks: str
@@ -182,7 +182,7 @@ def _split_line(cell: Cell, ids: re.Pattern[str]) -> _SplitLine:
 
 
 def _readings_of(cell: Cell) -> Iterator[tuple[str, tuple[Cell, ...]]]:
-    """Yield strings that may be names: the whole text or a list item, with and without a key."""
+    """Yield possible names: the whole text or a list item, with and without its key."""
     while mark := LIST_MARK.match(cell.text):  # "### 1. "
         cell = cell.part(cell.text[mark.end() :], mark.end())
     spans = {"whole": (0, len(cell.text))}
@@ -201,10 +201,10 @@ def _readings_of(cell: Cell) -> Iterator[tuple[str, tuple[Cell, ...]]]:
 
 
 def _as_name(cell: Cell, around: Cell) -> Cell | None:
-    """Return a text without the marks around it, or None if it cannot be a name."""
+    """Strip the marks around a text; return None if the rest cannot be a name."""
     part = cell.stripped(_AROUND)
     if part.text.count(")") < part.text.count("(") and f"{part.text})" in around.text:
-        part = part._replace(text=f"{part.text})")  # restore the bracket at its end
+        part = part._replace(text=f"{part.text})")  # restore the closing bracket
     if "\\u" in part.text:  # an escape of JSON
         text = re.sub(r"\\u([\da-fA-F]{4})", lambda m: chr(int(m[1], 16)), part.text)
         part = part._replace(text=text, at=-1)
@@ -217,7 +217,7 @@ def _as_name(cell: Cell, around: Cell) -> Cell | None:
 def _texts_around(
     lines: Sequence[_SplitLine], number: int, index: int
 ) -> dict[NamePlace, tuple[Cell, ...]]:
-    """Return the texts around an id in a line, keyed by their place."""
+    """Return the texts around an id in a line, keyed by place."""
     parts = lines[number].parts
     before = parts[max(0, index - _N_PARTS) : index][::-1]
     found: dict[tuple[str, int], Cell] = {}
@@ -229,7 +229,7 @@ def _texts_around(
         seen: Counter[str] = Counter()  # number of lines with the same marks so far
         for line in nearby:
             if line.has_ids:
-                if step > 0 and seen:  # more lines belong to the next id
+                if step > 0 and seen:  # any further lines belong to the next id
                     break
                 continue
             seen[line.marks] += 1
@@ -249,7 +249,7 @@ def _texts_around(
 
 
 def _wrapped(part: Cell, line: Cell, below: Sequence[_SplitLine]) -> Iterator[Cell]:
-    """Yield a text joined with the lines below it in the same column, longest first."""
+    """Yield a text joined to the lines below it in the same column, longest first."""
     longer, text, at = list[str](), part.text, part.at - line.at
     for other in below:
         stripped = [(cell.stripped(), other.cell.at) for cell, _ in other.parts]
@@ -261,7 +261,7 @@ def _wrapped(part: Cell, line: Cell, below: Sequence[_SplitLine]) -> Iterator[Ce
 
 
 def line_records(lines: Iterable[Cell], ids: re.Pattern[str]) -> Iterator[IdRecord]:
-    """Read the ids in lines of text, with the texts around them."""
+    """Read the ids in lines of text, and the texts around them."""
     split = [_split_line(cell, ids) for cell in lines if cell.text.strip()]
     for number, line in enumerate(split):
         if not line.has_ids:
@@ -284,7 +284,7 @@ def line_records(lines: Iterable[Cell], ids: re.Pattern[str]) -> Iterator[IdReco
 
 
 def _sentence_pairs(line: Cell, before: Cell | None, ids: re.Pattern[str]) -> Iterator[Pair]:
-    """Read the pairs in a line as part of a sentence, which may begin in the line before."""
+    """Read a line's pairs as part of a sentence that may begin on the previous line."""
     lead = ""
     is_next = before and before.place.line + 1 == line.place.line
     if (
@@ -297,7 +297,7 @@ def _sentence_pairs(line: Cell, before: Cell | None, ids: re.Pattern[str]) -> It
     start = len(lead)
 
     def in_line(cell: Cell) -> Cell:
-        if cell.at < start:  # partly or wholly in the line before
+        if cell.at < start:  # partly or wholly on the previous line
             return Cell(" ".join(cell.text.split()), at=-1)
         return line.part(cell.text, cell.at - start)
 

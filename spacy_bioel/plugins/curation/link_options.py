@@ -1,4 +1,4 @@
-"""The option `--as` of `bioel link`."""
+"""The `--as` option of `bioel link`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VocabularyOptions(LinkOptions):
-    """The option that replaces ids by the ids of another vocabulary."""
+    """The option that replaces ids with another vocabulary's ids."""
 
     vocabulary: Annotated[
         str, Option("--as", help="Write ids as the first cross-reference to this vocabulary.")
@@ -30,7 +30,7 @@ class VocabularyOptions(LinkOptions):
     def change(
         self, linked: Iterable[LinkedText], nlp: Language, run: LinkRun
     ) -> Iterable[LinkedText]:
-        """Replace ids of links. RAISES BioelError: [B072] without a linker, [B609] as `LinksAs`."""
+        """Replace link ids. RAISES BioelError: [B072] without a linker, [B609] as in `LinksAs`."""
         from spacy_bioel.loading import require_linker
         from spacy_bioel.plugins.curation.mappings import LinksAs
 
@@ -39,7 +39,7 @@ class VocabularyOptions(LinkOptions):
         return self._changed(linked, LinksAs(self.vocabulary, require_linker(nlp, run.model).kb))
 
     def _changed(self, linked: Iterable[LinkedText], links_as: LinksAs) -> Iterator[LinkedText]:
-        """Yield the changed documents, and then warn [W412] about the ids that were kept."""
+        """Yield the changed documents, then warn [W412] about ids that were kept."""
         yield from map(links_as, linked)
         if links_as.kept:
             first = ", ".join(id for id, _ in links_as.kept.most_common(5))

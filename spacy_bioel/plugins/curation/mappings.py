@@ -1,4 +1,4 @@
-"""Mappings between vocabularies: SSSOM files, and links with the ids of another vocabulary.
+"""Mappings between vocabularies: SSSOM files, and links with another vocabulary's ids.
 
 The format is described at https://mapping-commons.github.io/sssom.
 """
@@ -26,7 +26,7 @@ from spacy_bioel.types import Candidate, Concept, remember
 
 _EXACT = ("skos:exactMatch", "http://www.w3.org/2004/02/skos/core#exactMatch")
 _CURIE_MAP_LINE = re.compile(r"""#\s*["']?([\w.-]+)["']?:\s*["']?(https?://[^\s"']+)""")
-_NOT_LOCAL = re.compile(r"\s|^//")  # white space or a part of an address
+_NOT_LOCAL = re.compile(r"\s|^//")  # white space, or part of an address
 _SSSOM_COLUMNS = "subject_id subject_label predicate_id object_id mapping_justification".split()
 _HAS_DBXREF, _JUSTIFICATION = "oboInOwl:hasDbXref", "semapv:UnspecifiedMatching"
 _SSSOM = "https://w3id.org/sssom"
@@ -37,10 +37,10 @@ _PREFIXES = {
 
 
 def read_sssom(path: StrPath, kb: KnowledgeBase, left_out: Counter[str]) -> Iterator[Concept]:
-    """Yield concepts of a knowledge base with the exact mappings in a file as cross-references.
+    """Yield knowledge base concepts with a file's exact mappings as cross-references.
 
     left_out (Counter): Counts the mappings that are left out, by reason.
-    RAISES BioelError: [B128] if a column is missing, [B510] if a row has another number of cells.
+    RAISES BioelError: [B128] if a column is missing, [B510] if a row has the wrong number of cells.
     """
     addresses: dict[str, str] = {}
 
@@ -52,7 +52,7 @@ def read_sssom(path: StrPath, kb: KnowledgeBase, left_out: Counter[str]) -> Iter
                 addresses[match[1]] = match[2]
 
     def in_full(id: str) -> str:
-        """Return an id with its usual prefix, if the file gives a known address for the prefix."""
+        """Give an id its usual prefix if the file maps its prefix to a known address."""
         prefix, _, local = id.partition(":")
         found = split_id(addresses[prefix] + local) if prefix in addresses else None
         return ":".join(found) if found and not _NOT_LOCAL.search(found[1]) else id
@@ -77,7 +77,7 @@ def read_sssom(path: StrPath, kb: KnowledgeBase, left_out: Counter[str]) -> Iter
 
 
 def sssom_lines(kb: KnowledgeBase, left_out: Counter[str]) -> list[str]:
-    """Return the lines of an SSSOM file with the cross-references of all concepts.
+    """Return the lines of an SSSOM file with all concepts' cross-references.
 
     left_out (Counter): Counts, by prefix, the cross-references that are left out because they or
         the concept's id are not CURIEs.
@@ -114,11 +114,11 @@ def _prefix_of(id: str) -> str:
 
 
 class LinksAs:
-    """Replaces the ids of links by the first cross-reference to a vocabulary.
+    """Replaces each link id with its concept's first cross-reference to a vocabulary.
 
     Candidates look up their concepts in this object, by the new ids.
 
-    kept (Counter): Counts the ids that are kept, because they have no such cross-reference.
+    kept (Counter): Counts the ids that are kept because they have no such cross-reference.
     RAISES BioelError: [B609] if the knowledge base has no cross-reference to the vocabulary.
     """
 

@@ -1,4 +1,4 @@
-"""Choose which of the texts near an id is its name, by comparing all records of the same layout.
+"""Choose which text near an id is its name by comparing all records with the same layout.
 
 A file repeats its layout: "name (id)" in each line, a name above each id, or an id in the second
 cell of a row and its name in the fourth. The name of an id is in the place whose texts are most
@@ -16,28 +16,28 @@ from typing import NamedTuple
 from spacy_bioel.plugins.curation.ids import prefix_of
 from spacy_bioel.plugins.curation.pairs import Cell, Pair
 
-AGREES, NAMES = 2.0, 1.0  # Value of a name of the concept with the id, and of another concept.
-# A function that returns the value of each (id, text) pair: AGREES, NAMES or 0.
+AGREES, NAMES = 2.0, 1.0  # Values of a text that names the id's concept, or another concept.
+# A function that maps each (id, text) pair to its value: AGREES, NAMES or 0.
 NameValues = Callable[[Iterable[tuple[str, str]]], Mapping[tuple[str, str], float]]
 NamePlace = tuple[str, int, str]  # relative to an id: ("before", 1, "whole"), ("cell", -2, "")
 SENTENCE = ("sentence", 0, "")  # the words around an id
-N_RECORDS = 4000  # number of records that are compared at a time
+N_RECORDS = 4000  # number of records compared at a time
 MAX_NAME_LENGTH = 200
-_MARKED = 0.6  # the additional value of a place that a record marks as its name
-_MIN_SCORE = 0.5  # minimum score of a place: the mean value of its texts, less its cost
-_MIN_RECORDS = 3  # fewer records do not show a layout, unless a name agrees with its id
-_N_LIKE = 100  # number of ids that show which vocabularies are mixed
-_N_RIVALS = 60  # number of places that are compared for having the same texts
+_MARKED = 0.6  # bonus for a place that the record itself marks as the name
+_MIN_SCORE = 0.5  # minimum score of a place: the mean value of its texts minus its cost
+_MIN_RECORDS = 3  # fewer records do not establish a layout, unless a name agrees with its id
+_N_LIKE = 100  # number of ids sampled to see which vocabularies are mixed
+_N_RIVALS = 60  # number of places compared to find ones with the same texts
 _COST = {"before": 0.0, "after": 0.01, "cell": 0.0, "sentence": 0.02, "key": 0.02}
 
 
 def no_values(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], float]:
-    """Return the value 0 for all pairs, as if no text were the name of a concept."""
+    """Return 0 for every pair, as if no text were a concept's name."""
     return dict.fromkeys(pairs, 0.0)
 
 
 class Entry(NamedTuple):
-    """An id, and the texts near the id, keyed by their place.
+    """An id and the texts near it, keyed by place.
 
     position (int): Position of the id in records of this layout, such as its column number.
     texts (dict): For each place, the strings that may be the name, the likeliest first.
@@ -61,7 +61,7 @@ class IdRecord(NamedTuple):
 
 
 class _Score(NamedTuple):
-    """How well a place suits an id: score, number of right names, and whether these are enough."""
+    """How well a place suits an id: score, number of agreeing names, and whether these suffice."""
 
     total: float
     agrees: int
@@ -69,14 +69,14 @@ class _Score(NamedTuple):
 
 
 def _cost_of(place: NamePlace) -> float:
-    """Return how much less likely a place is to have the name than the closest place."""
+    """Return how much less likely a place is to hold the name than the closest place."""
     kind, n, reading = place
     is_part = reading not in ("", "whole")
     return _COST.get(kind, 0.05) + 0.02 * abs(n) + 0.005 * (n > 0) + 0.03 * is_part
 
 
 class NamePlaces:
-    """The places that have the names of the ids in records.
+    """Finds the places that hold the names of the ids in a batch of records.
 
     records (Sequence[IdRecord]): At most about `N_RECORDS`.
     values (NameValues): Tells which texts are names.
@@ -111,13 +111,13 @@ class NamePlaces:
                 self.chosen[layout, position] = places
 
     def _value(self, entry: Entry, cell: Cell) -> float:
-        """Return the value of a text as the name of an id, or of other ids in the same position."""
+        """Return a text's value as the name of an id, or of other ids in the same position."""
         value = self._known.get((entry.id.text, cell.text), 0.0)
         others = () if value else self._similar.get(entry.id.text, ())
         return value or NAMES * any(self._known.get((id, cell.text)) for id in others)
 
     def _name_at(self, entry: Entry, place: NamePlace) -> Cell | None:
-        """Return the first text in a place that is a name, or else the likeliest text."""
+        """Return the first text at a place that is a name, or the likeliest text if none is."""
         cells = entry.texts.get(place, ())
         return next((cell for cell in cells if self._value(entry, cell)), next(iter(cells), None))
 
@@ -133,7 +133,7 @@ class NamePlaces:
     def _choose(
         self, positions: Mapping[int, Sequence[Entry]]
     ) -> Iterator[tuple[int, list[NamePlace]]]:
-        """Yield each position whose ids have names, with the places of the names, best first."""
+        """Yield each position whose ids have names, with the names' places, best first."""
         scores: dict[int, dict[NamePlace, _Score]] = {}
         totals: Counter[NamePlace] = Counter()
         for position, entries in positions.items():
@@ -172,10 +172,10 @@ class NamePlaces:
     def _joint_place(
         self, positions: Mapping[int, Sequence[Entry]], totals: Mapping[NamePlace, float]
     ) -> NamePlace | None:
-        """Return the place that suits the ids in all positions best.
+        """Return the place that best suits the ids in all positions.
 
         The text after an id is also before the next id. Of two places with the same texts, the one
-        with more texts is better, as no text precedes the first id, or else the closer one.
+        with more is better (no text precedes the first id); if both have as many, the closer one.
         """
 
         def names_of(place: NamePlace) -> set[Cell]:

@@ -1,4 +1,4 @@
-"""Records of a check of ids: pairs of a name and an id, as read from a file, and their verdicts."""
+"""Records of an id check: id-name pairs as read from a file, and their verdicts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spacy_bioel.io.open import ChangedCell, Place
 
 
 class IdVerdict(StrEnum):
-    """The verdict of a check on a pair of an id and a name."""
+    """The verdict on an id-name pair."""
 
     AGREES = "agrees"
     EXISTS = "exists"  # the id has no name to compare
@@ -27,7 +27,7 @@ _WRONG = frozenset((IdVerdict.OTHER, IdVerdict.RETIRED, IdVerdict.UNKNOWN, IdVer
 
 
 class Cell(NamedTuple):
-    """A string in a file: a line, a cell of a table, a value in a tree, or a part of these.
+    """A string in a file: a line, a table cell, a value in a tree, or part of one of these.
 
     at (int): Offset in the record that begins at `place`; -1 if the string cannot be replaced.
     name (str): Name of the cell or value, such as "B7" or "$.type.id"; "" for a line.
@@ -43,11 +43,11 @@ class Cell(NamedTuple):
         return f"{self.place}, {where}" if where else str(self.place)
 
     def part(self, text: str, start: int) -> Cell:
-        """Return a part of the text as a cell with its own offset."""
+        """Return part of the text as a cell with its own offset."""
         return Cell(text, self.place, self.at + start if self.at >= 0 else -1, self.name)
 
     def stripped(self, marks: str | None = None) -> Cell:
-        """Return the cell without white space, or the given characters, around its text."""
+        """Return the cell with white space, or the given characters, stripped from its text."""
         text = self.text.lstrip(marks)
         return self.part(text.rstrip(marks), len(self.text) - len(text))
 
@@ -71,7 +71,7 @@ def named_pair(id: Cell, name: Cell | None) -> Pair:
 
 
 class Meaning(NamedTuple):
-    """A concept, and the similarity of its best name to the name in a pair, up to 1."""
+    """A concept, and the similarity (up to 1) of its best name to the name in a pair."""
 
     id: str
     name: str
@@ -80,9 +80,9 @@ class Meaning(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckedId:
-    """A pair of an id and a name, with the verdict of a check.
+    """An id-name pair with its verdict.
 
-    id (str): The id in the spelling of the knowledge base.
+    id (str): The id as the knowledge base spells it.
     name (str): The name; "" if the id stands alone.
     found (Meaning | None): The concept with this id, or the concept that replaced it.
     proposals (tuple[Meaning, ...]): Concepts that the name may refer to, best first; for an id that

@@ -21,8 +21,8 @@ from spacy_bioel.plugins.curation.sources import file_lines, format_of_file
 from spacy_bioel.plugins.curation.tables import name_columns, row_cells
 from spacy_bioel.text.normalize import normalize_name, normalize_names
 
-# Patterns for the ids of links in each format: a string in JSON; in the other formats, a row of
-# PubTator, a reference or note of BRAT, or an infon of BioC. Tables have columns of ids.
+# Patterns for link ids in each format: a string in JSON; in the other formats, a PubTator row, a
+# BRAT reference or note, or a BioC infon. Tables have id columns.
 _ID_FIELDS = {
     "json": re.compile(
         r'"text"\s*+:\s*+"(?:[^"\\]|\\.)*+"|"([^"\\\s]++)"|"(?:[^"\\]|\\.)*+"'
@@ -35,7 +35,7 @@ _ID_FIELDS = {
     ),
 }
 _BRAT_REFERENCE = re.compile(r"N\d+\tReference (\S+) ")
-# The start of a list of ids, or of candidates, which have an id each.
+# The start of a list of ids, or of candidates with an id each.
 _JSON_LIST = re.compile(r'(?:"candidates"\s*:\s*\[|:\s*\[(?=\s*"))\s*')
 _JSON_COMMA = re.compile(r"\s*,\s*")
 _ID = re.compile(r"([|;,+\s]*)([^|;,+\s]+)")
@@ -61,7 +61,7 @@ class Change(NamedTuple):
 
 
 def compare_releases(old: KnowledgeBase, new: KnowledgeBase) -> Iterator[Change]:
-    """Yield the changes from one release to the next, by id, then by name.
+    """Yield the changes from one release to the next, first by id, then by name.
 
     A concept was split if it was retired, and several concepts now have its names.
     """
@@ -118,7 +118,7 @@ def _owners_of_names(drafts: Mapping[str, Draft]) -> dict[str, list[str]]:
 
 @lru_cache(maxsize=1 << 16)
 def id_outcome(id: str, old: KnowledgeBase, new: KnowledgeBase) -> tuple[str, tuple[str, ...]]:
-    """Return the status of an old id (see `IdOutcome`), and the ids for it in the new release."""
+    """Return the status of an old id (see `IdOutcome`), and its ids in the new release."""
     if (row := new.find(id)) >= 0 and new.ids[row] != id:
         return "moved", (new.ids[row],)
     if row >= 0:
@@ -131,7 +131,7 @@ def id_outcome(id: str, old: KnowledgeBase, new: KnowledgeBase) -> tuple[str, tu
 
 
 def _with_old_meaning(id: str, old: KnowledgeBase, new: KnowledgeBase) -> tuple[str, ...]:
-    """Return the other concepts that took over the preferred name of an id, changing its meaning.
+    """Return other concepts that took over an id's preferred name, changing its meaning.
 
     If the id keeps the name as a synonym, other concepts with this synonym do not matter.
     """
@@ -148,7 +148,7 @@ def _with_old_meaning(id: str, old: KnowledgeBase, new: KnowledgeBase) -> tuple[
 
 
 class IdOutcome(NamedTuple):
-    """An id of an annotation, and what became of this id in the new release.
+    """An annotated id, and what became of it in the new release.
 
     status (str): "unchanged", "moved", "needs a person", "gone", or "not in NEW" if NEW has only
         other branches. For an id that the old release lacks: "in neither release" if the old
@@ -171,23 +171,23 @@ def _prefixes_in(kb: KnowledgeBase) -> set[str]:
 def _id_fields(
     path: Path, chosen: Mapping[str, table.Column]
 ) -> Iterator[tuple[Place, str, list[tuple[int, int]]]]:
-    """Yield lines or rows of a file (.json: the whole file) with spans that may be ids of links."""
+    """Yield a file's lines or rows (.json: the whole file) with spans that may be link ids."""
     format = format_of_file(path)
     if format not in ("csv", "tsv"):
         lines, fields = file_lines(path), _ID_FIELDS.get(format, _ID_FIELDS["text"])
-        if table.table_suffix(path) == ".json":  # lists may have several lines
+        if table.table_suffix(path) == ".json":  # lists may span several lines
             lines = iter([(Place(path, 1), "".join(line for _, line in lines))])
         for place, line in lines:
             yield place, line, [span for match in fields.finditer(line) for span in match.regs[1:]]
         return
-    read: list[str] = []  # lines of the row, and blank lines before it
+    read: list[str] = []  # the row's lines, and blank lines before it
 
     def recorded_lines() -> Iterator[tuple[Place, str]]:
         for place, line in file_lines(path):
             read.append(line)
             yield place, line
 
-    columns: Container[int] | None = None  # columns of ids; empty: any column may have ids
+    columns: Container[int] | None = None  # id columns; if empty, any column may hold ids
     rows = table.split_rows(recorded_lines(), table.separator_of(path), quoted=format == "csv")
     for place, row, record in rows:
         if columns is None and not row[0].startswith("#"):
@@ -213,9 +213,9 @@ def migrated_lines(
     columns: Mapping[str, table.Column] = MappingProxyType({}),
     prefix: str = "",
 ) -> Iterator[tuple[str, list[IdOutcome], int]]:
-    """Yield each line of annotations with moved ids replaced, the outcomes of its ids, and a count.
+    """Yield each annotation line with moved ids replaced, its ids' outcomes, and a repeat count.
 
-    The rest of a line is unchanged. If several ids of a link become the same id, this id is written
+    The rest of a line is unchanged. If several ids of a link become the same id, it is written
     once; the count is the number of ids that are left out.
 
     columns (Mapping): Column of "id" in a table; empty: the header decides.

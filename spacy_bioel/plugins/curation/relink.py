@@ -1,7 +1,7 @@
 """Update links to a new release of a knowledge base by linking only texts whose links can change.
 
 The dictionary finds a name by its words. A name that is new, changed or gone therefore matters only
-for a text with all words of the name, or with misspellings, short forms or substitutes of them.
+for a text with all of the name's words, or misspellings, short forms or substitutes of them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def relinked(
     *,
     where: str,
 ) -> Iterator[tuple[JsonRow, bool]]:
-    """Yield the links of each document, as JSON values, and whether the text was linked again.
+    """Yield each document's links as JSON values, and whether its text was linked again.
 
     earlier (Iterable): Links of the old release: text, id, links and error, in the same order.
     documents (Iterable): A stream of (text, id); texts without earlier links are linked.
@@ -74,7 +74,7 @@ def relinked(
                 record = next(records, ())
                 _check_links(links, before.kb, after.kb, where)
                 if earlier_text == text and not error and not can_change(text, links):
-                    for link in links:  # without types, the label is the name of the folder
+                    for link in links:  # without types, the label is the folder name
                         link["label"] = label_of.get(link["label"], link["label"])
                     row = {"id": id, "text": text, "links": links, "error": None}
             kept.append(row)
@@ -89,7 +89,7 @@ def relinked(
 
 
 def _check_links(links: Any, old: KnowledgeBase, new: KnowledgeBase, where: str) -> None:
-    """Check that links were made with the old release only, and written with default options."""
+    """Check that links were made with only the old release, and written with default options."""
     others, ids = set[str](), list[str]()
     try:
         for link in links:
@@ -108,20 +108,20 @@ def _check_links(links: Any, old: KnowledgeBase, new: KnowledgeBase, where: str)
 
 
 def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[str, _Links], bool]:
-    """Return a function that tells whether mentions, ids or scores in a linked text can change."""
+    """Return a function that tells whether a linked text's mentions, ids or scores can change."""
     sides = old, new
     before, after = map(_described_names, sides)
     changed = [n for n in before.keys() | after.keys() if before.get(n) != after.get(n)]
     wanted = set(map(_stems_of_name, changed))
-    for name in changed:  # in "tibial plateau" in a name, "tibial" does not match "tibia"
+    for name in changed:  # in the name phrase "tibial plateau", "tibial" does not match "tibia"
         phrases = phrases_of(words_of(normalize_name(name)))
         wanted.update(frozenset(map(stem_of, phrase)) for phrase in phrases)
-    substitutes: dict[int, set[str]] = defaultdict(set)  # stems in names, by the key of a word
+    substitutes: dict[int, set[str]] = defaultdict(set)  # stems in names, by word key
     marks: dict[str, set[str]] = defaultdict(set)  # by stem: substitutes that match in one release
-    rescored: set[str] = set()  # stems with substitutes that match slightly better or worse
+    rescored: set[str] = set()  # stems whose substitutes match slightly better or worse in NEW
     likely = PROBABILITIES[:, None] * TYPO_FACTOR ** np.arange(3)
     tables = [side.dictionary.bags_of_words.substitutes for side in sides]
-    shares = [  # by pair: the key of a word in a text, and a word in a name
+    shares = [  # keyed by (key of a word in a text, word in a name)
         dict(zip(zip(t.word.tolist(), t.replacement, strict=True), t.share.tolist(), strict=True))
         for t in tables
     ]
@@ -176,12 +176,12 @@ def text_filter(old: CandidateGenerator, new: CandidateGenerator) -> Callable[[s
 
 
 def _described_names(side: CandidateGenerator) -> dict[str, object]:
-    """Map each name to everything that affects links by this name."""
+    """Map each name to everything that affects links made through it."""
     kb = side.kb
     starts, concepts, is_preferred = kb.concepts_of_names(np.arange(kb.n_names))
     flags = is_preferred.tolist(), side.dictionary.too_general[concepts].tolist()
     owners = list(zip(kb.ids_of(concepts), *flags, kb.types_of_all(concepts), strict=True))
-    xrefs = kb.xrefs_of_all(concepts)  # show which concepts with the same name are identical
+    xrefs = kb.xrefs_of_all(concepts)  # these show which concepts with the same name are identical
     bags, names = side.dictionary.bags_of_words, [*kb.names, ""]
     later = np.delete(np.arange(len(bags.rows)), bags.offsets[:-1])
     preferred = np.full(len(names), -1)  # row of the preferred name with the same words

@@ -24,7 +24,7 @@ _PLAIN_YAML = re.compile(r"[A-Za-z][\w/+.() -]{0,200}(?<! )")
 
 
 def finding_record(finding: CheckedId) -> dict[str, Any]:
-    """Return a finding as JSON values."""
+    """Convert a finding to JSON values."""
     cell, found = finding.pair.id, finding.found
     return {
         "file": str(cell.place.path),
@@ -43,7 +43,7 @@ def finding_record(finding: CheckedId) -> dict[str, Any]:
 
 
 def finding_cells(finding: CheckedId) -> tuple[str, ...]:
-    """Return a finding as the cells of a table, in the order of `FINDING_COLUMNS`."""
+    """Convert a finding to table cells, in the order of `FINDING_COLUMNS`."""
     found, verdict = finding.found, finding.verdict.value
     concept = f"{found.id} {found.name}" if found else finding.reason
     if finding.verdict is IdVerdict.CLOSE and found:
@@ -69,17 +69,17 @@ def read_baseline(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def corrections_of(finding: CheckedId, *, labels: bool) -> Iterator[tuple[Cell, str]]:
-    """Yield certain corrections of cells: a new id and, with `labels`, the preferred name."""
+    """Yield cells and their safe corrections: a new id and, with `labels`, the preferred name."""
     id, found = finding.pair.id, finding.found
     if found is None:
         return
     if finding.is_certain:
         old, new = (split_id(text) or ("", "") for text in (id.text, found.id))
         is_other = not new[0] or prefix_key(old[0]) != prefix_key(new[0])
-        if id.at < 0 or (is_other and "/" in id.text):  # an address of another vocabulary
+        if id.at < 0 or (is_other and "/" in id.text):  # another vocabulary's address
             return
         yield id, found.id if is_other else id.text.removesuffix(old[1]) + new[1]
-    # A name that another concept prefers is kept.
+    # Keep a name that another concept prefers.
     is_own = finding.verdict in (IdVerdict.AGREES, IdVerdict.SYNONYM) and not finding.proposals
     is_label = is_own or (finding.is_certain and found.score == 1)
     if labels and is_label and not re.search(r"[|\n]", found.name):
@@ -88,7 +88,7 @@ def corrections_of(finding: CheckedId, *, labels: bool) -> Iterator[tuple[Cell, 
 
 
 def _escaped(new: str, style: str, before: str, old: str) -> str:
-    """Return a string with the quotes and escapes needed in a file of this style."""
+    """Quote and escape a string as needed in a file of this style."""
     doubled = new.replace(before, 2 * before) if before in ("'", '"') else new
     match style, before:
         case ("json", _) | ("yaml", '"'):
@@ -106,7 +106,7 @@ def corrected_lines(
     path: Path, corrections: Iterable[tuple[Cell, str]], style: str
 ) -> Iterator[tuple[int, str, str, int]]:
     """Yield each line of a file: its number, the line, the corrected line, and the number of
-    corrections that were not made, because the line writes the text otherwise, as with escapes.
+    corrections skipped because the line spells the text differently, for example with escapes.
     """
     at_line: dict[int, set[tuple[int, str, str]]] = defaultdict(set)
     for cell, changed in corrections:
@@ -117,7 +117,7 @@ def corrected_lines(
     for place, line in numbered_lines(path, ends=True):
         new, n_missed = line, 0
         for at, old, changed in sorted(at_line.pop(place.line, ()), reverse=True):
-            if at >= len(line):  # in a later line of a table row
+            if at >= len(line):  # on a later line of the table row
                 at_line[place.line + 1].add((at - len(line), old, changed))
             elif at >= 0 and line.startswith(old, at):
                 before, after = line[:at].rstrip(" ")[-1:], new[at + len(old) :]

@@ -1,4 +1,4 @@
-"""Offer the check of ids in a service: the route /check, and the tool check_ids for agents."""
+"""Offer the id check in a service: the /check route, and the check_ids tool for agents."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from spacy_bioel.plugins.curation.check import Checker
 from spacy_bioel.plugins.curation.pairs import IdVerdict
 from spacy_bioel.plugins.curation.report import finding_record
 
-_MAX_FINDINGS = 200  # maximum number of findings in an answer to an agent
+_MAX_FINDINGS = 200  # maximum number of findings returned to an agent
 
 
 class CheckRequest(BaseModel):
-    """Texts with ids of concepts. A single text may be sent as `text` instead of `texts`."""
+    """Texts with concept ids. A single text may be sent as `text` instead of `texts`."""
 
     texts: list[str] = Field(examples=[["Marinesco-Sjogren syndrome (MONDO:0008541)"]])
 
@@ -48,7 +48,7 @@ class CheckedIdOut(BaseModel):
 
 
 class CheckAnswer(BaseModel):
-    """The ids in the texts, in the order of the texts."""
+    """The ids found in the texts, in order."""
 
     findings: list[CheckedIdOut]
 

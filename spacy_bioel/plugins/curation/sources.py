@@ -1,4 +1,4 @@
-"""Read the pairs in a file, in the format of its suffix."""
+"""Read the id-name pairs in a file; its suffix determines the format."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _FORMAT_OF_SUFFIX = {
     **dict.fromkeys((".yaml", ".yml"), "yaml"),
     ".obo": "obo",
 }
-# OBO tags for ids of other terms, except alternate ids, which are retired by definition.
+# OBO tags for ids of other terms. Alternate ids are excluded: they are retired by definition.
 _OBO_TAGS = frozenset(
     "is_a relationship intersection_of union_of disjoint_from equivalent_to xref".split()
 )
-_PIECE_LENGTH = 1 << 20  # number of characters of a line that are read at a time
+_PIECE_LENGTH = 1 << 20  # number of characters of a line read at a time
 
 
 def files_in(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield files, and the files in folders, sorted by name; hidden files are left out."""
+    """Yield the given files, and the visible files in the given folders, sorted by name."""
     for path in paths:
         if path.is_dir():
             inside = (file.relative_to(path) for file in path.rglob("*") if file.is_file())
@@ -89,7 +89,7 @@ def read_pairs(
 
 
 def file_lines(path: Path, most: int = -1) -> Iterator[tuple[Place, str]]:
-    """Yield the lines of a file, with their line ends.
+    """Yield a file's lines, including their line endings.
 
     most (int): Longer lines are read in pieces of about this size, which end after a space.
     """
@@ -113,7 +113,7 @@ def file_lines(path: Path, most: int = -1) -> Iterator[tuple[Place, str]]:
 
 
 def _obo_pairs(path: Path, lines: Lines, ids: re.Pattern[str]) -> Iterator[Pair]:
-    """Read the terms in an OBO file, and the ids of other terms, with names from comments."""
+    """Read an OBO file's terms, and the ids of other terms with names from comments."""
     for kind, stanza in obo_stanzas(path, lines):
         fields = [(line.partition(":"), place) for place, line in stanza]
         cells = [(f[0], Cell(f[2], place, len(f[0]) + 1).stripped()) for f, place in fields]

@@ -1,4 +1,4 @@
-"""Read ids in the rows of tables: CSV, TSV, Excel and Markdown, with the cells near them.
+"""Read ids, and the cells near them, in table rows: CSV, TSV, Excel and Markdown.
 
 An object in JSON or YAML is also read as a row, with its keys as the header.
 """
@@ -26,24 +26,24 @@ from spacy_bioel.plugins.curation.pairs import Cell, Pair
 from spacy_bioel.text.normalize import unescape_formula
 
 Lines = Iterable[tuple[Place, str]]
-IdColumns = Mapping[int, tuple[int, str]]  # id column -> the column of its names, and the prefix
+IdColumns = Mapping[int, tuple[int, str]]  # id column -> its name column and prefix
 
 _ID_HEADER = re.compile(
     r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:ids?|curies?|codes?|identifiers?|accessions?|meaning)"
 )
 _NAME_HEADER = re.compile(r"(?i)(.{0,80}?)[\s_.-]{0,3}(?:labels?|names?|terms?|titles?)")
-# Headers of ids that do not belong to the name next to them.
+# Headers of columns whose ids do not belong to the name next to them.
 _OTHER_ID = re.compile(r"(?:right|correct|expected|proposed|new|replace\w*|parent)(?![a-z])")
 _LISTED = re.compile(r"[^|;,\s](?:[^|;,]*[^|;,\s])?")
 _LIST_MARK = re.compile(r"[|;,]|\s(?:and|with)\s")
 _TABLE_RULE = re.compile(r"\|?(?:\s{0,9}:?-{1,200}:?\s{0,9}\|)+(?:\s{0,9}:?-{1,200}:?\s{0,9})?")
 _EMPHASIS = " *_`"
-_N_CELLS_NEAR = 30  # number of cells that are read before and after an id
+_N_CELLS_NEAR = 30  # number of cells read before and after an id
 
 
 @lru_cache(maxsize=1 << 10)
 def name_columns(header: tuple[str, ...]) -> dict[int, tuple[int, str]]:
-    """Map each column of ids to the column of the names, and the prefix: "hpo_id" to "hpo_name".
+    """Map each id column to its name column ("hpo_id" to "hpo_name") and prefix.
 
     If the header does not tell which column has the names, the number is -1.
     """
@@ -64,7 +64,7 @@ def row_entries(
     ids: re.Pattern[str],
     own_ids: Collection[int] = (),
 ) -> Iterator[Entry]:
-    """Read the ids that fill cells of a row, with the texts in the other cells.
+    """Read the ids that fill a row's cells, and the texts in its other cells.
 
     own_ids (Collection): Columns of ids that do not belong to the words near them.
     """
@@ -102,20 +102,20 @@ def _ids_in(cells: Sequence[Cell], i: int, columns: IdColumns, ids: re.Pattern[s
             c if id == c.text else c._replace(text=id, at=-1)
             for c, id in zip(found, spelled, strict=True)
         ]
-    # An id in a column of ids must have a known prefix, but need not be well formed.
+    # An id in an id column must have a known prefix, but need not be well formed.
     start = f"{(split_id(cells[i].text) or ('',))[0]}:00000" if i in columns else ""
     is_id = ids.fullmatch(start) or (found and all(ids.fullmatch(c.text) for c in found))
     return found if is_id else []
 
 
 def _names_of_id(name: Cell, ids: Cell, k: int, n: int) -> tuple[Cell, ...]:
-    """Return the strings that may be the name of number `k` of the `n` ids in a cell."""
+    """Return the possible names of id `k` of the `n` ids in a cell."""
     if n == 1:
         return (name,)
     sign = next(sign for sign in "|;," if sign in ids.text)
     if len(parts := name.text.split(sign)) == n:
         return (name.part(parts[k], len(sign.join(parts[:k])) + bool(k)).stripped(),)
-    # The whole name, or a part of the name, must fit each id.
+    # The whole name, or part of it, must fit each id.
     return (name, *(Cell(part.strip(), at=-1) for part in _LIST_MARK.split(name.text)))
 
 
@@ -205,7 +205,7 @@ def table_pairs(
     prefix: str = "",
     values: NameValues = no_values,
 ) -> Iterator[Pair]:
-    """Read pairs from the rows of a table, as from `io.table.split_rows`.
+    """Read pairs from table rows, such as those from `io.table.split_rows`.
 
     chosen (Mapping): Columns of "id" and "name"; empty: the header decides.
     RAISES BioelError: [B128] if a column is missing, [B262] if a column number is out of range.
@@ -239,7 +239,7 @@ def table_pairs(
 
 
 def row_cells(place: Place, row: list[str], record: str, marks: str | None = None) -> list[Cell]:
-    """Return the cells of a row without `marks` around them, with their offsets in the record."""
+    """Return a row's cells, stripped of `marks`, with their offsets in the record."""
     cells, at = [], 0
     for i, text in enumerate(row):
         quoted = '"{}"'.format(text.replace('"', '""'))
@@ -256,6 +256,6 @@ def row_cells(place: Place, row: list[str], record: str, marks: str | None = Non
 
 
 def _letters(column: int) -> str:
-    """Return the letters of a spreadsheet column, counted from 0: A, B, ..., Z, AA."""
+    """Return the letters of a spreadsheet column, counting from 0: A, B, ..., Z, AA."""
     before, last = divmod(column, 26)
     return (_letters(before - 1) if before else "") + chr(ord("A") + last)

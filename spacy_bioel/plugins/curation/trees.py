@@ -1,4 +1,4 @@
-"""Read pairs of a name and an id from objects in JSON, JSON lines and YAML, at any depth.
+"""Read id-name pairs from objects at any depth in JSON, JSON lines and YAML.
 
 Both formats are read as a stream of events: brackets, and cells with keys and values.
 """
@@ -31,9 +31,9 @@ from spacy_bioel.plugins.curation.tables import IdColumns, Lines, name_columns, 
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.?)*(?P<end>"?)|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.S)
 _SCALAR = re.compile(r"true|false|null|~|[.]?nan|[+-]?[.]?inf(?:inity)?|[+-]?\d[\d.e_+-]*", re.I)
-_MAX_STRING = 1 << 24  # maximum number of characters in a string that is read in pieces
+_MAX_STRING = 1 << 24  # maximum length of a string read in pieces
 _MAX_LEVELS = 100
-_N_FIELDS = 30  # number of fields that are read in a neighbouring object
+_N_FIELDS = 30  # number of fields read in a neighbouring object
 _NOTHING = Cell("", at=-1)
 _BRACKET_OF_EVENT = {
     "MappingStart": "{",
@@ -148,7 +148,7 @@ def tree_pairs(
 def _objects_in(
     stream: Iterator[Cell], first: Cell, path: str, found: _Object
 ) -> Iterator[_Object]:
-    """Fill the object that begins with the event `first`; yield the objects in it, then itself."""
+    """Fill the object that begins with event `first`, yielding its inner objects, then itself."""
     if not first.name:  # a string alone
         found.keys.append(_NOTHING)
         found.values.append(first._replace(name=path).stripped())
@@ -179,7 +179,7 @@ def _objects_in(
 
 
 def _records_of(objects: Sequence[_Object], ids: re.Pattern[str]) -> Iterator[IdRecord]:
-    """Read objects that have ids at the same keys as the rows of one table."""
+    """Read objects with ids at the same keys as if they were rows of one table."""
     tables: dict[tuple[int, frozenset[str]], list[_Object]] = defaultdict(list)
     for found in objects:
         with_ids = frozenset(key.text for key, value in found.fields if ids.fullmatch(value.text))
@@ -202,9 +202,9 @@ def _read_object(
     columns: IdColumns,
     ids: re.Pattern[str],
 ) -> Iterator[IdRecord]:
-    """Read the ids in an object, with the strings that may be their names. A name may also be the
-    key of the id or of the object, or be a value in a neighbouring object or list. An id may be the
-    key of a name, or of the object with the name."""
+    """Read the ids in an object, and the strings that may be their names. A name may also be the
+    key of the id or the object, or a value in a neighbouring object or list. An id may be the key
+    of a name, or of the object that contains the name."""
     pairs = {key.text: (key, value) for key, value in found.fields}
     row = [pairs.get(key, (_NOTHING, _NOTHING)) for key in keys]
     near, lists = {"own key": found.own_key}, dict[str, list[Cell]]()
@@ -237,7 +237,7 @@ def _read_object(
 
 
 def _texts_at(cells: Mapping[str, Cell], ids: re.Pattern[str]) -> dict[NamePlace, tuple[Cell, ...]]:
-    """Return texts keyed by their place, without ids and without texts that have no letters."""
+    """Return texts keyed by place, excluding ids and texts without letters."""
     return {
         (kind, 0, ""): (cell,)
         for kind, cell in cells.items()

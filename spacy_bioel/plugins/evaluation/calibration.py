@@ -1,4 +1,4 @@
-"""Measure what scores mean: their reliability, and other metrics for thresholds of the score."""
+"""Measure what scores mean: their reliability, and metrics at various score thresholds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BINS = 10
 
 
 class Bin(NamedTuple):
-    """A bin of first candidates with a score in [low, high), or in [low, 1] for the last bin.
+    """First candidates with scores in [low, high), or in [low, 1] for the last bin.
 
     score, right (float): Mean score, and share of right candidates; both in [0, 1].
     n (int): Number of candidates.
@@ -40,8 +40,8 @@ class Reliability:
 
     @property
     def calibration_error(self) -> float:
-        """Expected calibration error: |mean score - share of right candidates| per bin, weighted
-        by the number of candidates; 0 without candidates."""
+        """Expected calibration error: the mean |mean score - share of right candidates| over bins,
+        weighted by their number of candidates; 0 if there are no candidates."""
         total = sum(bin.n * abs(bin.score - bin.right) for bin in self.bins)
         return total / self.n if self.n else 0.0
 
@@ -53,10 +53,10 @@ def reliability(
     canonical: Callable[[str], str] = str,
     on_gold_borders: bool = False,
 ) -> Reliability:
-    """Compare the scores of first candidates, including those of NIL links, with their accuracy.
+    """Compare first candidates' scores with their accuracy, even if the link is NIL.
 
     A first candidate is right if a gold mention with the same offsets has this id and no other.
-    Predictions with several ids, or without candidates, are left out.
+    Predictions with several ids or without candidates are left out.
 
     on_gold_borders (bool): Use only predictions with the same offsets as a gold mention.
     RAISES BioelError: [B080] if the numbers of documents differ.
@@ -88,7 +88,7 @@ def curves_over_scores(
     protocol: str,
     canonical: Callable[[str], str] = str,
 ) -> dict[str, list[tuple[float, float]]]:
-    """Measure links at several thresholds, with links below the threshold counted as NIL.
+    """Measure links at several thresholds, counting links that score below a threshold as NIL.
 
     The score of a link is the lowest score of its ids. Links without candidates are kept.
 

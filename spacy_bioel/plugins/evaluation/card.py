@@ -1,4 +1,4 @@
-"""`bioel card`: write a pipeline's model card, README.md, card.html and meta.json, from its scores.
+"""`bioel card`: write a pipeline's model card (README.md, card.html, meta.json) from its scores.
 
 The scores come from `bioel evaluate`, for each protocol. Scores from the training loop are left
 out, because they were measured with other weights and thresholds. The template is
@@ -36,7 +36,7 @@ _CARD_SCORES = [
 
 
 class CorpusFacts(NamedTuple):
-    """Title, licence and domain of a training corpus; "": not stated."""
+    """A training corpus's title, licence and domain; "" if not stated."""
 
     title: str = ""
     licence: str = ""
@@ -56,8 +56,8 @@ class Facts:
     made (Sequence[str]): Paragraphs on how the pipeline was made.
     limits (Sequence[str]): Limits of this pipeline, in addition to the general limits.
     others (Mapping[str, Sequence[Mapping]]): Scores of other pipelines on the same documents, by
-        the name of the pipeline.
-    demo (str): Warning that the pipeline is a demo, not for real work; "": it is not a demo.
+        pipeline name.
+    demo (str): Warning that the pipeline is a demo, not for real work; "" if it is not one.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Facts:
         return [rows[key] for key in _CARD_SCORES if key in rows]
 
     def of_others(self, row: Mapping[str, Any]) -> list[str]:
-        """Return each other pipeline's score for the metric of a row; "" if not measured."""
+        """Return each other pipeline's score for a row's metric, or "" if it was not measured."""
         same = {"protocol": row["protocol"], "metric": row["metric"], "label": ""}.items()
         return [
             next((f"{one['value']:.1f}" for one in rows if same <= one.items()), "")
@@ -99,8 +99,8 @@ class Facts:
 
     @property
     def sources(self) -> list[tuple[str, str]]:
-        """Name and licence of each corpus, the knowledge base, and each pipeline that this one was
-        trained from, with the sources of that pipeline."""
+        """Name and licence of each corpus, of the knowledge base, and of each pipeline that this
+        one was trained from, including that pipeline's own sources."""
         pairs = [(corpus.title, corpus.licence) for corpus in self.corpora]
         if self.kb:
             pairs.append((self.kb_name, self.kb.get("licence", "")))
@@ -169,7 +169,7 @@ def card(
         console.show_note(warning)
     nlp = loading.load_model(str(model))
     meta = json.loads((model / "meta.json").read_text(encoding="utf8"))
-    if loading.finds_names(nlp):  # mentions that are KB names lack gold labels
+    if loading.finds_names(nlp):  # mentions found as KB names do not have gold labels
         rows = [row for row in rows if row["protocol"] != "mention"]
     linker, made = loading.find_linker(nlp), []
     if STEPS in meta:
@@ -231,7 +231,7 @@ def write_card(folder: Path, facts: Facts) -> None:
         PURPOSE=PURPOSE,
     )
     name, _, text = readme.removeprefix("# ").partition("\n")
-    # Values may contain Markdown, except HTML and images, which could be on another host.
+    # Values may contain Markdown, but no HTML or images, because these could be on another host.
     markdown = MarkdownIt("js-default").disable("image")
     page = PAGES.get_template("card.html").render(
         title=name, card=markdown.render(text), scores=facts.shown
@@ -246,7 +246,7 @@ def write_card(folder: Path, facts: Facts) -> None:
         "sources": [
             {"name": name or NOT_STATED, "license": licence} for name, licence in facts.sources
         ],
-        "performance": {  # fractions, which spaCy shows as percentages
+        "performance": {  # fractions, because spaCy shows them as percentages
             f"{row['protocol']}_{row['metric']}": round(row["value"] / 100, 4)
             for row in facts.shown
         },

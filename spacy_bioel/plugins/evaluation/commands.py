@@ -1,4 +1,4 @@
-"""`bioel evaluate`: measure a pipeline on a gold corpus by named protocols."""
+"""`bioel evaluate`: measure a pipeline on a gold corpus with named protocols."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 
 _DEFAULT_PROTOCOLS = ("mention", "end_to_end", "gold")
-_UNLABELLED_PROTOCOLS = ("mention_unlabelled", "end_to_end", "gold")  # For a KB as the pipeline.
+_UNLABELLED_PROTOCOLS = ("mention_unlabelled", "end_to_end", "gold")  # If the pipeline is a KB.
 # Metrics shown for each label; all other metrics are shown only for all labels together.
 _LABEL_METRICS = ("f1", "accuracy@1")
 # Metrics left out of the table, because they can be derived from other metrics.
 _JSON_ONLY = ("accuracy@1_normalised", "accuracy@1_nil_ignored_normalised", "mrr_normalised")
-# Wording of the notes on a protocol's details, printed below the table.
+# Templates of the notes on a protocol's details, printed below the table.
 _DETAILS = {
     "nil_gold": "gold mentions without an id (NIL): {n:,.0f}",
     "nil_predicted": "predictions without an id (NIL): {n:,.0f}",
@@ -154,7 +154,7 @@ def evaluate_command(
     scores = measuring.score_links(nlp, texts, links, protocols, seed=seed)
     baseline: dict[tuple[str, str], float] = {}
     if names_alone:
-        # Mentions found as names in a knowledge base do not have the gold labels.
+        # Mentions found as knowledge base names do not have gold labels.
         comparable = {name: rules for name, rules in protocols.items() if name != "mention"}
         baseline = measuring.measure_kb_only(nlp, texts, comparable, track=console.track)
     about = {
@@ -197,7 +197,7 @@ def _json_row(row: Figure, baseline: Mapping[tuple[str, str], float]) -> dict[st
 
 
 def _cross_fitted(nlp: Language, texts: Sequence[AnnotatedText]) -> dict[tuple[str, str], float]:
-    """Return the cross-fitted figures of `bioel tune` if it was run on the same documents."""
+    """Return the cross-fitted figures from `bioel tune`, if it was run on the same documents."""
     from spacy_bioel.plugins.evaluation.run import digest_of
 
     report = nlp.meta.get("bioel", {}).get("tuning")
@@ -206,7 +206,7 @@ def _cross_fitted(nlp: Language, texts: Sequence[AnnotatedText]) -> dict[tuple[s
     return {
         (row["protocol"], row["metric"]): row["cross_fitted"]
         for row in report["tuned"]
-        if "low" in row  # missing for a single document, and in reports of earlier versions
+        if "low" in row  # missing for a single document, and in reports from earlier versions
     }
 
 
@@ -216,10 +216,10 @@ def _show_scores(
     unlabelled: Collection[str],
     more: Mapping[str, Mapping[tuple[str, str], float]],
 ) -> None:
-    """Print the table of scores, and the notes below the table.
+    """Print the score table and the notes below it.
 
-    unlabelled (Collection[str]): Protocols whose links have no labels: their rows for single labels
-        would be zero, and are left out.
+    unlabelled (Collection[str]): Protocols whose links have no labels. Their per-label rows would
+        be zero, so they are left out.
     more (Mapping): Additional columns, for all labels together; empty columns are left out.
     """
     more = {name: values for name, values in more.items() if values}

@@ -1,4 +1,4 @@
-"""`bioel corpus check`, and the options of all commands that read gold documents."""
+"""`bioel corpus check`, and the options shared by all commands that read gold documents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spacy_bioel.cli.kb_show import open_kb_argument
 
 @dataclass(frozen=True)
 class GoldOptions(console.GoldPlace):
-    """Options for gold documents: how their labels and ids map to those of a pipeline."""
+    """Options for gold documents: how their labels and ids map to a pipeline's."""
 
     format: console.Format = None
     prefix: Annotated[
@@ -78,7 +78,7 @@ def check_command(
 
     console.check_distinct([train, dev], [json_file, html])
     base, nlp = open_kbs(kb, open_kb_argument), dictionary_pipeline(kb)
-    seen = set[str]()  # an option may apply to one of the files only
+    seen = set[str]()  # an option may apply to only one of the files
     summaries = []
     for path in (train, dev):
         texts = stream_mapped_gold(path, options, seen=seen, is_last=path is dev)
@@ -116,6 +116,6 @@ def check_command(
 
 
 def _shares(*counts: Counter[str]) -> list[tuple[str, *tuple[float, ...]]]:
-    """Return each name with its percentage of the total in each of several counts."""
+    """Return each name with its percentage of each counter's total."""
     names = dict.fromkeys(chain(*counts))
     return [(name, *(100 * of[name] / max(of.total(), 1) for of in counts)) for name in names]

@@ -17,7 +17,7 @@ from spacy_bioel.plugins.evaluation.errors import EvaluationErrors, EvaluationWa
 from spacy_bioel.text.normalize import normalize_name
 from spacy_bioel.types import AnnotatedText
 
-# A smaller share of mentions inside words is accepted, such as "DOX" in "DOXtreated".
+# Tolerate a smaller share of mentions that split a word, such as "DOX" in "DOXtreated".
 _MIN_SHARE_INSIDE_WORDS = 0.01
 _DOCUMENTS, _MENTIONS, _WITHOUT_ID = "documents", "mentions", "mentions without an id (NIL)"
 _NESTED, _CROSSING = "mentions inside another mention", "mentions that overlap another in part"
@@ -33,12 +33,12 @@ COUNTS = (
 
 @dataclass
 class CorpusSummary:
-    """Counts of the contents and faults of a corpus file (see `summarise`).
+    """Counts of a corpus file's contents and faults (see `summarise`).
 
-    counts, first: Numbers by titles in `COUNTS`, and the first document or mention of each.
+    counts, first: Number of cases by title in `COUNTS`, and the first case of each.
     mentions, ids: Number of mentions by label; how often each id occurs, by label.
     strings: Normalised strings of the mentions, by label.
-    lengths, mention_lengths: How many documents and mentions have each number of tokens.
+    lengths, mention_lengths: Number of documents, and of mentions, by length in tokens.
     documents: Id of the first document with each text, by the text's digest. Texts that consist of
         one mention are left out, because corpora of phrases repeat them.
     """
@@ -97,7 +97,7 @@ def _count_mentions(summary: CorpusSummary, text: AnnotatedText, nlp: Language) 
         summary.strings[m.label].add(normalize_name(text.text[m.start : m.end]))
         if not m.ids:
             summary.count(_WITHOUT_ID, place)
-        if m.start < end:  # an earlier mention ends later
+        if m.start < end:  # overlaps an earlier mention
             summary.count(_NESTED if m.end <= end else _CROSSING, place)
         end = max(end, m.end)
         if any(_is_inside_word(text.text, border) for border in (m.start, m.end)):
@@ -112,7 +112,7 @@ def _count_mentions(summary: CorpusSummary, text: AnnotatedText, nlp: Language) 
 
 
 def _is_inside_word(text: str, border: int) -> bool:
-    """Return whether an offset is between digits or letters with a case, unlike Chinese letters."""
+    """Return whether an offset is between digits or cased letters (so not Chinese characters)."""
     around = text[border - 1 : border + 1] if border else ""
     return len(around) == 2 and all(c.isdigit() or c.lower() != c.upper() for c in around)
 
@@ -120,7 +120,7 @@ def _is_inside_word(text: str, border: int) -> bool:
 def describe(
     summary: CorpusSummary, kb: KnowledgeBase, train: CorpusSummary | None = None
 ) -> dict[str, float]:
-    """Return the rows of a table about a corpus; with `train`, also a comparison with `train`."""
+    """Return the table rows for a corpus, including a comparison with `train` if it is passed."""
     rows: dict[str, float] = {title: summary.counts[title] for title in COUNTS}
     for label, ids in sorted(summary.ids.items()):
         known, name = KnownIds.of(kb, ids), label or "no label"
@@ -139,7 +139,7 @@ def describe(
 
 
 def unseen_by_label(train: CorpusSummary, dev: CorpusSummary) -> list[tuple[str, float, float]]:
-    """Return, for each label in `dev`, the percentages of ids and strings that `train` lacks."""
+    """Return the percentages of ids and strings that `train` lacks, for each label in `dev`."""
     ids, strings = set(train.all_ids), train.all_strings
     pairs = ((label, set(dev.ids[label]), dev.strings[label]) for label in sorted(dev.mentions))
     return [
@@ -158,7 +158,7 @@ def _shared(train: CorpusSummary, dev: CorpusSummary) -> list[str]:
 
 
 def find_faults(train: CorpusSummary, dev: CorpusSummary, kb: KnowledgeBase) -> Iterator[str]:
-    """Yield a message on each fault of a corpus; errors mean that training makes no sense."""
+    """Yield a message for each fault in a corpus. Errors mean that training is pointless."""
     for summary in (train, dev):
         if summary.mentions:
             yield from _faults_of_ids(summary, kb)

@@ -29,8 +29,8 @@ from spacy_bioel.types import AnnotatedText, Link, Mention
 NameOf = Callable[[str], str]  # maps an id to its preferred name; "" if unknown
 
 EXAMPLES_PER_KIND = 50  # max. errors of each kind on the page
-_MAX_CONFUSIONS = 20  # max. rows in the tables of confusions and strings
-_MAX_PARTS = 7  # max. labels that divide the bar of each kind of error
+_MAX_CONFUSIONS = 20  # max. rows in the confusion and string tables
+_MAX_PARTS = 7  # max. labels in the bar for each kind of error
 _OTHER_LABELS = "other labels"
 _THRESHOLDS = [*(n / 20 for n in range(20)), 0.97, 0.99, 1.0]
 _WORDS = {"nil": "NIL", "not_nil": "not NIL", "nil_first_right": "NIL, first right"}
@@ -38,7 +38,7 @@ _BY_LABEL = (": f1", ": accuracy@1")
 _OVER_THRESHOLDS = ("precision", "recall", "f1", "accuracy@1", "nil_accuracy")
 _PAGE_METRICS = ("precision", "recall", "f1", "accuracy@1")
 _CONTEXT_CHARACTERS = 80  # Max. characters shown on each side of a mention.
-# Columns of the error file, with their descriptions for users.
+# Columns of the error file, with user-facing descriptions.
 COLUMNS = {
     "document": "id of the document",
     "kind": "the kind of the error",
@@ -73,7 +73,7 @@ def report_errors(
     page: Path | None,
     labels: bool,
 ) -> int:
-    """Write the errors on bare texts, or on gold mentions if `links` contains only those.
+    """Write the errors on bare text, or on gold mentions if `links` has nothing else.
 
     rows, page (Path | None): Table and page to write.
     labels (bool): Whether the pipeline uses the gold labels.
@@ -97,7 +97,7 @@ def report_errors(
         on_gold_borders = {"all predictions": False, "predictions with gold offsets": True}
         curves = {name: curve_of(on_gold_borders=only) for name, only in on_gold_borders.items()}
         of_all, of_labels = [], defaultdict(list)
-        for one in (score for score in scores if score.n):  # labels that gold lacks have no scores
+        for one in (score for score in scores if score.n):  # labels not in gold have no scores
             cells = (one.value, one.low, one.high, one.n)
             if not one.label and one.metric in _PAGE_METRICS:
                 of_all.append((_words(one.protocol), one.metric, *cells))
@@ -141,7 +141,7 @@ def report_errors(
 
 
 def _write_rows(path: Path, errors: Iterable[LinkingError], name_of: NameOf) -> None:
-    """Write one row per error, in the format that the suffix selects."""
+    """Write one row per error, in the format that the file suffix implies."""
     rows = (row_of(error, name_of) for error in errors)
     suffix = path.suffix.lower()
     with writing(path) as file:
@@ -165,7 +165,7 @@ def _candidate_text(candidate: dict[str, Any]) -> str:
 
 
 def row_of(error: LinkingError, name_of: NameOf) -> dict[str, Any]:
-    """Return an error's cells, keyed by the column names in `COLUMNS`; None: an empty cell."""
+    """Return an error's cells, keyed by column name (see `COLUMNS`); None for an empty cell."""
     before, mention, after = _split_context(error)
     candidates = error.link.candidates if error.link else ()
     values = [
@@ -180,7 +180,7 @@ def row_of(error: LinkingError, name_of: NameOf) -> dict[str, Any]:
 
 
 def _span_cells(error: LinkingError, span: Mention | Link | None, name_of: NameOf) -> Sequence[Any]:
-    """Return start, end, string, label, ids and names of the gold mention or the prediction."""
+    """Return the start, end, string, label, ids and names of a gold mention or prediction."""
     if span is None:
         return (None, None, None, None, [], [])
     string = _one_line(error.text.text[span.start : span.end])
@@ -189,7 +189,7 @@ def _span_cells(error: LinkingError, span: Mention | Link | None, name_of: NameO
 
 
 def _split_context(error: LinkingError) -> tuple[str, str, str]:
-    """Return the text before a mention, the mention, and the text after it, each as one line."""
+    """Return the text before a mention, the mention and the text after it, each on one line."""
     text, place = error.text.text, error.place
     start = max(0, place.start - _CONTEXT_CHARACTERS)
     end = min(len(text), place.end + _CONTEXT_CHARACTERS)
@@ -201,7 +201,7 @@ def _split_context(error: LinkingError) -> tuple[str, str, str]:
 
 
 def _one_line(text: str) -> str:
-    # All white space is kept, because it may separate a mention from its context.
+    # Keep all white space (as spaces), because it may separate a mention from its context.
     return "".join(" " if c.isspace() or c < " " else c for c in text)
 
 
@@ -253,5 +253,5 @@ def _render(errors: Sequence[LinkingError], name_of: NameOf, **shown: Any) -> st
 
 
 def _words(name: str) -> str:
-    """Write the name of a kind of error or of a protocol as a page shows it."""
+    """Format the name of an error kind or protocol for display."""
     return _WORDS.get(name, name.replace("_", " "))

@@ -105,7 +105,7 @@ def evaluate_links(
         details = {key: float(column[0]) for key, column in total.items()}
         for key, metric in protocol.metrics.items():
             if metric.rank <= max_candidates and _has_items(metric, total)[0]:
-                # A resample in which no document has this label has no value for it.
+                # A resample has no value for a label that none of its documents has.
                 usable = percent(metric, resampled)[_has_items(metric, resampled)]
                 ends = np.percentile(usable, [2.5, 97.5]) if len(usable) else (0.0, 100.0)
                 low, high = map(float, ends)
@@ -121,7 +121,7 @@ def count_documents(
     protocol: str,
     canonical: Callable[[str], str] = str,
 ) -> list[Counts]:
-    """Return each document's counts under one protocol. Raises the errors of `evaluate_links`."""
+    """Return each document's counts for a protocol. Raises the same errors as `evaluate_links`."""
     return _count(*canonicalise(gold, predicted, canonical), protocol=get_protocol(protocol)[1])
 
 
@@ -182,7 +182,7 @@ def _count(
 
 
 def percent(metric: Metric, sums: Mapping[str, DoubleArray]) -> DoubleArray:
-    """Compute a metric from several sums of counts at once.
+    """Compute a metric for several sums of counts at once.
 
     sums (Mapping[str, DoubleArray]): Sums by count name. Shape (n_sums,) each.
     RETURNS (DoubleArray): Percentages; 0 if a denominator is 0. Shape (n_sums,).
@@ -226,7 +226,7 @@ GoldLinkPair = tuple[Mention | None, Link | None]
 
 @dataclass(frozen=True)
 class GoldLookup:
-    """Lookup of gold mentions in a knowledge base and an alias table.
+    """Looks up gold mentions in a knowledge base and an alias table.
 
     canonical (Callable): Returns the current id for an id.
     knows (Callable): Whether the knowledge base contains a current id.
@@ -270,7 +270,7 @@ class LinkingError:
 
     @property
     def rank(self) -> int:
-        """Rank, counted from 1, of the first candidate with a gold id; 0 if there is none."""
+        """Rank of the first candidate with a gold id, counted from 1; 0 if there is none."""
         candidates = self.link.candidates if self.link else ()
         ids = self.gold.ids if self.gold else ()
         return next((rank for rank, c in enumerate(candidates, start=1) if c.id in ids), 0)
@@ -321,7 +321,7 @@ def find_errors(
 
 
 def pair_mentions(gold: Iterable[Mention], links: Iterable[Link]) -> list[GoldLinkPair]:
-    """Pair gold mentions with predictions (see `protocols.PAIRING`), or with None if unpaired."""
+    """Pair gold mentions with predictions (see `protocols.PAIRING`); unpaired items get None."""
     mentions, predictions = _without_duplicates(gold), _without_duplicates(links)
     link_of_mention = one_to_one(_ranked_pairs(mentions, predictions))
     taken = set(link_of_mention.values())
@@ -332,7 +332,7 @@ def pair_mentions(gold: Iterable[Mention], links: Iterable[Link]) -> list[GoldLi
 
 
 def confusions(errors: Iterable[LinkingError]) -> Counter[tuple[Ids, Ids]]:
-    """Count the (gold ids, predicted ids) pairs that differ at the same offsets."""
+    """Count the pairs of different gold and predicted ids at the same offsets."""
     return Counter(
         (error.gold.ids, error.link.ids)
         for error in errors
@@ -386,7 +386,7 @@ def _marks(error: LinkingError, knowledge: GoldLookup, retired: set[Mention]) ->
 
 
 def percent_of(counts: Sequence[Counts], protocol: str, metric: str) -> float:
-    """Compute a protocol's metric, in percent, from the counts of all documents."""
+    """Compute a protocol's metric from all documents' counts, in percent."""
     definition = get_protocol(protocol)[1].metrics[metric]
     names = {name for ratio in definition.ratios for name in ratio}
     sums = {name: np.array([sum(row[name] for row in counts)], float) for name in names}

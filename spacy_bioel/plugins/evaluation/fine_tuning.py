@@ -1,11 +1,11 @@
-"""Start training from a trained pipeline, with the labels of a corpus and a larger alias table.
+"""Start training from a trained pipeline, with a corpus's labels and a larger alias table.
 
-spaCy takes over the pipes (`source`), and does not initialize them. Before training, the labels of
-the corpus replace the labels of the detector. The last layer has a row of weights for each label; a
-new label copies the row of the old label with the same meaning.
+spaCy takes over the pipes (`source`), and does not initialize them. Before training, the corpus
+labels replace the detector's labels. The last layer has a row of weights for each label; a new
+label copies the row of the old label with the same meaning.
 """
 
-# No `from __future__ import annotations`: spaCy reads the annotations as types.
+# No `from __future__ import annotations`, because spaCy uses the annotations at run time.
 
 import re
 from collections import Counter, defaultdict
@@ -31,12 +31,12 @@ from spacy_bioel.plugins.evaluation.errors import EvaluationErrors, EvaluationWa
 from spacy_bioel.settings import DETECTOR, LINKER
 from spacy_bioel.types import ScoredSpan
 
-STARTS = "starts"  # key in the meta: the label that each label started from
+STARTS = "starts"  # key in the pipeline's meta: the label that each label started from
 _READER = "spacy-bioel.Corpus.v1"
-_MAX_DOCUMENTS = 200  # number of documents to search for mentions, to compare labels
-_MIN_TAUGHT = 0.02  # minimum probability of a span that is learned from the pipeline itself
-_MIN_OVERLAP = 0.5  # Minimum share of tokens that a gold and a found mention have in common.
-# Labels of corpora for each usual label, as `_meaning` writes them.
+_MAX_DOCUMENTS = 200  # number of documents searched for mentions to compare labels
+_MIN_TAUGHT = 0.02  # minimum probability for learning a span from the pipeline itself
+_MIN_OVERLAP = 0.5  # Minimum share of tokens in which a gold and a found mention overlap.
+# Corpus labels for each usual label, as normalised by `_meaning`.
 _SAME_MEANINGS = {
     "chemical": {"drug", "simplechemical", "chemicalentity", "compound", "medication"},
     "disease": {"disorder", "diseaseorphenotypicfeature", "specificdisease", "diseaseclass"},
@@ -48,7 +48,7 @@ _MEANINGS = {name: meaning for meaning, names in _SAME_MEANINGS.items() for name
 
 
 class Start(NamedTuple):
-    """The pipeline's label that a corpus label starts from (None: no label), and the reason."""
+    """The pipeline label that a corpus label starts from (None if none does), and the reason."""
 
     label: str | None
     reason: str
@@ -61,17 +61,17 @@ def create_fine_tune_v1(
     kb: str | list[str] | dict[str, str] | None = None,
     label_types: dict[str, list[str]] = {},  # noqa: B006
 ) -> Callable[[Language], None]:
-    """Registered as `spacy-bioel.FineTune.v1`, for `[initialize.before_init]`: adapt the pipes that
-    a config takes over with `source` to the labels and ids of its training documents.
+    """Registered as `spacy-bioel.FineTune.v1`, for `[initialize.before_init]`: adapts the pipes
+    that a config takes over with `source` to its training documents' labels and ids.
 
     Each label of the documents starts from a label of the pipeline: the label with the same name or
     meaning ("Drug": Chemical), or else the label that the pipeline gives to most of its mentions.
     Every choice is reported [W380].
 
     labels (dict[str, str | None]): Labels of the documents, each with the label that it starts
-        from, or null to learn it from nothing. Labels that are not listed are chosen as above.
-    keep (bool): Keep the other labels of the pipeline. Documents count as not annotated with these
-        labels: the mentions that the pipeline finds are learned again, so that they are not
+        from, or null to learn it from scratch. Labels that are not listed are chosen as above.
+    keep (bool): Keep the pipeline's other labels. Documents count as not annotated with them, and
+        the mentions that the pipeline finds are learned again so that the labels are not
         forgotten. Without `keep`, these labels are dropped.
     kb (str | list | dict | None): "LABEL=FOLDER", or a dict of folders by label: other labels keep
         the knowledge bases that the pipeline has. A folder or a list: for all labels of the
@@ -92,9 +92,9 @@ def _adapt(
     label_types: Mapping[str, list[str]],
 ) -> None:
     """Adapt the pipes. RAISES BioelError: [B573] if there are none, [B051] without gold mentions,
-    [B576] if dev has other labels, [B575] if `kb` has a label that nothing else has; the same
+    [B576] if dev and train share no label, [B575] if `kb` names an unknown label; the same
     errors as `choose_starts` and `Linker.set_kb`."""
-    # `spacy debug data` makes an optimizer without replacing variables in its settings.
+    # `spacy debug data` creates an optimizer without resolving the variables in its settings.
     nlp.config["training"]["optimizer"] = nlp.config.interpolate()["training"]["optimizer"]
     taken_over = nlp.meta.get("_sourced_vectors_hashes", {})  # names of sourced pipes
     started = {
@@ -154,7 +154,7 @@ def _adapt(
 
 
 def _read_corpora(nlp: Language) -> list[list[Example]]:
-    """Read the training and development documents. RAISES BioelError: [B572] if too few."""
+    """Read the training and dev documents. RAISES BioelError: [B572] if there are too few."""
     config = nlp.config.interpolate()
     names = [config["training"][key] for key in ("train_corpus", "dev_corpus")]
     train, dev = (list(corpus(nlp)) for corpus in resolve_dot_names(config, names))
@@ -168,8 +168,8 @@ def _read_corpora(nlp: Language) -> list[list[Example]]:
 def _count_found(
     detector: MentionDetector, examples: Sequence[Example]
 ) -> dict[str, Counter[str | None]]:
-    """Count the gold mentions of each label by the label that the detector gives them; None: the
-    detector does not find them."""
+    """Count each label's gold mentions by the label that the detector gives them, or by None if
+    the detector does not find them."""
     counts: dict[str, Counter[str | None]] = defaultdict(Counter)
     predicted = detector.predict([example.predicted for example in examples])
     for example, spans in zip(examples, predicted, strict=True):
@@ -187,10 +187,10 @@ def _count_found(
 def _predict(
     detector: MentionDetector, examples: Sequence[Example], labels: Collection[str]
 ) -> dict[str, list[ScoredSpan]]:
-    """Return the spans of some labels in each text, with the probability as a soft target.
+    """Return the spans found for some labels in each text, with probabilities as soft targets.
 
-    A detector that learns these spans with the annotations forgets less of the labels (see
-    `training/scripts/teach.py`).
+    A detector that learns these spans along with the annotations forgets less of what it knew
+    about the labels (see `training/scripts/teach.py`).
     """
     docs = [example.predicted for example in examples]
     scored = detector.score_spans(docs, min_probability=_MIN_TAUGHT)
@@ -207,10 +207,10 @@ def choose_starts(
     *,
     told: Mapping[str, str | None],
 ) -> dict[str, Start]:
-    """Choose the label of a pipeline that each label of a corpus starts from.
+    """Choose the pipeline label that each corpus label starts from.
 
     known (Sequence[str]): Labels of the pipeline.
-    found (Mapping): For each label, how many of its mentions the pipeline finds with each label.
+    found (Mapping): For each corpus label, its number of found mentions by pipeline label.
     RAISES BioelError: [B571] if `told` names a label that does not exist.
     """
     own = sorted(own)
@@ -240,7 +240,7 @@ def _start_of(
 
 
 def _meaning(label: str) -> str:
-    """Return a label in lower case, without separators and plural, or a more usual synonym."""
+    """Normalise a label: lower-case it, strip separators and the plural, and resolve synonyms."""
     name = re.sub(r"[\W_]+", "", label).lower().removesuffix("s")
     return _MEANINGS.get(name, name)
 
@@ -253,7 +253,7 @@ def _adapt_linker(
     *,
     kept: Collection[str],
 ) -> None:
-    """Link each new label to a knowledge base in `kb`, or as the label that it starts from."""
+    """Link each new label to a knowledge base in `kb`, or like the label that it starts from."""
     cfg = linker.cfg
 
     def renamed(values: Mapping[str, Any], only: Collection[str]) -> dict[str, Any]:
@@ -279,7 +279,7 @@ def _adapt_linker(
 
 
 def _check_linkable(linker: Linker, examples: Iterable[Example]) -> None:
-    """Warn [W383] of labels whose training mentions have no id that can be linked.
+    """Warn [W383] about labels whose training mentions have no linkable ids.
 
     Such a label is then not linked, unless it has a knowledge base of its own.
     """
@@ -303,7 +303,7 @@ def _add_mentions(linker: Linker, examples: Sequence[Example], *, only_known: bo
     """Add the training mentions to the alias table.
 
     only_known (bool): Remove ids that the knowledge base lacks.
-    RAISES BioelError: [B077] if the knowledge base has none of the ids of the mentions.
+    RAISES BioelError: [B077] if the knowledge base has none of the mentions' ids.
     """
     kb, start = linker.kb, linker.alias_table
     linker.alias_table = AliasTable()

@@ -42,7 +42,7 @@ class Fold:
 
 
 def document_folds(n_documents: int, *, seed: int = 0) -> list[Fold]:
-    """Split documents into folds, reproducibly; return [] for a single document."""
+    """Split documents into reproducible folds; return [] for a single document."""
     if n_documents < 2:
         return []
     n_folds = min(FOLDS, n_documents)
@@ -59,7 +59,7 @@ def choose_setting(
     settings may be best by chance.
 
     settings (Sequence): Settings to choose from, in order of preference.
-    counts (Sequence): For each of the settings, the counts of each document.
+    counts (Sequence): Each document's counts, for each of the settings.
     """
 
     def best_on(documents: Sequence[int]) -> int:
@@ -103,7 +103,7 @@ _Gold = tuple[int, str, str, tuple[str, ...]]  # document index, query, label, i
 
 @dataclass(frozen=True)
 class Development:
-    """Evidence for the candidates of gold mentions, used to fit weights.
+    """Evidence for gold mentions' candidates, used to fit weights.
 
     features (NDArray[float32]): Features of all candidates. Shape (n, len(FEATURES)).
     rows (Sequence): For each mention, the rows of its candidates.
@@ -128,13 +128,13 @@ class Development:
         return Development(self.features, *([column[i] for i in indices] for column in columns))
 
     def for_documents(self, documents: Iterable[int]) -> Development:
-        """Select the mentions in some documents, by document index."""
+        """Select the mentions in documents with the given indices."""
         wanted = set(documents)
         return self.take(i for i, doc_index in enumerate(self.documents) if doc_index in wanted)
 
 
 def merge_development(parts: Sequence[Development]) -> Development:
-    """Concatenate mentions from several corpora, or one corpus with several sets of evidence.
+    """Concatenate mentions from several corpora, or several sets of evidence for one corpus.
 
     Documents are numbered consecutively over all parts.
     """
@@ -150,7 +150,7 @@ def merge_development(parts: Sequence[Development]) -> Development:
 
 
 def gold_docs(nlp: Language, texts: Iterable[AnnotatedText]) -> list[Doc]:
-    """Tokenise documents, and add their gold mentions in the span group that the linker expects.
+    """Tokenise documents, and add their gold mentions to the span group that the linker expects.
 
     Mentions that begin or end inside a token are widened to whole tokens.
     """
@@ -229,7 +229,7 @@ def gather_contextual_development(nlp: Language, docs: Sequence[Doc]) -> Develop
 
 
 def name_of(link: Link) -> str:
-    """Return the name that a mention matched; "" without candidates."""
+    """Return the name that a mention matched, or "" if it has no candidates."""
     return link.candidates[0].name if link.candidates else ""
 
 
@@ -238,7 +238,7 @@ def judge_names(
     links: Iterable[Sequence[Link]],
     canonical: Callable[[str], str],
 ) -> list[list[tuple[str, bool]]]:
-    """Return the names that were linked in each document, and whether each is right."""
+    """Return the names linked in each document, and whether each link is right."""
     judged = []
     for text, of_doc in zip(texts, links, strict=True):
         gold = {(m.start, m.end, canonical(id)) for m in text.mentions for id in m.ids}
@@ -248,8 +248,8 @@ def judge_names(
     return judged
 
 
-# Strength of the prior: a weight that differs from the prior by one costs as much as a log-loss of
-# one on each of this number of mentions.
+# Strength of the prior: if a weight differs from the prior by one, this costs as much as a log-loss
+# of one on each of this many mentions.
 _PRIOR_MENTIONS = 80.0
 _MAX_MENTIONS_TO_CHOOSE_PRIOR = 1000
 
@@ -284,8 +284,8 @@ def fit_fusion(
     mean, spread = features.mean(0, dtype=float), features.std(0, dtype=float)
     if prior is not None:
         mean, spread, n_hidden = prior.mean, prior.scale, len(prior.output)
-    # A feature that is constant, such as "has_alias_table" in one corpus, is not scaled: divided by
-    # almost zero, it would dominate wherever it had another value, and `to_json` would round the
+    # Do not scale a constant feature, such as "has_alias_table" in one corpus: divided by almost
+    # zero, it would dominate as soon as it had another value, and `to_json` would round the
     # scale to 0.
     scale = np.where(spread > 1e-3, spread, 1.0)
     loss = _FusionLoss((features - mean) / scale, development, l2=l2, n_hidden=n_hidden)
@@ -303,7 +303,7 @@ def fit_with_best_prior(development: Development, priors: Sequence[Fusion | None
     """Fit weights using the prior under which held-out mentions are most likely.
 
     The default weights are a poor prior for some corpora, such as patients' own words.
-    Mentions with identical strings are in the same fold, because their evidence is identical.
+    Mentions with identical strings go into the same fold, because their evidence is identical.
 
     priors (Sequence): Weights fitted on other corpora, to choose from; None: no prior.
     """
@@ -353,7 +353,7 @@ class _FusionLoss:
         self._has_right = np.bincount(self.groups, self.right, len(rows)) > 0
 
     def split(self, weights: DoubleArray) -> list[DoubleArray]:
-        """Split the weight vector into the parameters of a `Fusion`."""
+        """Split the weight vector into `Fusion` parameters."""
         parts = np.split(weights, np.cumsum([int(np.prod(s)) for s in self._shapes])[:-1])
         return [part.reshape(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Read gold documents, mapped to the labels and ids of a pipeline."""
+"""Read gold documents, and map them to a pipeline's labels and ids."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def load_with_mapped_gold(
     """Load a pipeline, and gold documents mapped to its labels and ids.
 
     kb (str | None): Replaces the pipeline's knowledge base; "LABEL=KB": only for this label.
-    xrefs (bool): Whether gold ids are replaced by the concepts with them as cross-references.
+    xrefs (bool): Replace gold ids with the concepts that list them as cross-references.
     """
-    # Documents are read first, so that errors in them are reported without delay.
+    # Read the documents first, so that errors in them are reported without delay.
     texts = list(stream_mapped_gold(gold, options))
     nlp = load_model(model, preset=preset)
     detector = find_detector(nlp)
@@ -83,7 +83,7 @@ def stream_mapped_gold(
 
 
 def _parse_prefixes(values: Sequence[str] | None) -> dict[str, str]:
-    """Parse the prefix for each label; the key "" is for all other labels."""
+    """Parse the id prefix for each label; the key "" applies to all other labels."""
     prefixes: dict[str, str] = {}
     for value in values or ():
         label, _, prefix = value.rpartition("=")
@@ -96,7 +96,7 @@ def _parse_prefixes(values: Sequence[str] | None) -> dict[str, str]:
 
 
 def _parse_labels(values: Sequence[str] | None) -> dict[str, str]:
-    """Parse a mapping from corpus labels to pipeline labels; "" leaves a label out."""
+    """Parse a mapping from corpus labels to pipeline labels; "" excludes a label."""
     labels: dict[str, str] = {}
     for value in values or ():
         gold, separator, model = (part.strip() for part in value.partition("="))

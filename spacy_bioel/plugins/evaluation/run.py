@@ -1,4 +1,4 @@
-"""Run a pipeline on the bare text or the gold mentions of gold documents, and measure it."""
+"""Run a pipeline on gold documents' bare text or gold mentions, and measure it."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from spacy_bioel.types import AnnotatedText, Link
 
 Texts = Sequence[AnnotatedText]
 Protocols = Mapping[str, protocols.Protocol]  # Protocols by name.
-# The links of each document; the key is whether the linker was given the gold mentions.
+# Each document's links, keyed by whether the linker was given the gold mentions.
 Predicted = dict[bool, list[list[Link]]]
-# Function of items, a description and optionally `total`; yields items, and may show progress.
+# Takes items, a description and optionally `total`; yields the items, and may show progress.
 Track = Callable[..., Iterable[Any]]
 
 
@@ -50,8 +50,8 @@ def untracked(items: Iterable[Any], description: str, total: int = 0) -> Iterabl
 def ids_by_xrefs(kb: KnowledgeBase) -> Callable[[str], str]:
     """Return a function that maps an id to the one concept that lists it as a cross-reference.
 
-    Ids in the knowledge base are mapped to current ids. An id is unchanged if no concept, or
-    several concepts, list it as a cross-reference.
+    Ids in the knowledge base are mapped to current ids. An id is left unchanged if no
+    concept, or more than one, lists it as a cross-reference.
     """
     concept_of: dict[str, str] = {}
     for id_, xrefs in zip(kb.ids, kb.xrefs_of_all(np.arange(len(kb))), strict=True):
@@ -66,7 +66,7 @@ def ids_by_xrefs(kb: KnowledgeBase) -> Callable[[str], str]:
 
 
 def with_ids_by_xrefs(texts: Texts, kb: KnowledgeBase) -> list[AnnotatedText]:
-    """Replace gold ids by concepts of a knowledge base (see `ids_by_xrefs`).
+    """Replace gold ids with knowledge base concepts (see `ids_by_xrefs`).
 
     RAISES BioelError: [B630] if the knowledge base has no cross-references.
     """
@@ -87,7 +87,7 @@ def with_ids_by_xrefs(texts: Texts, kb: KnowledgeBase) -> list[AnnotatedText]:
 def check_gold(texts: Texts, linker: Linker | None, path: Path) -> None:
     """Check that a pipeline can be measured on gold documents.
 
-    Warns [W340] if the linker's knowledge base has less than half of the gold ids, [W372] if there
+    Warns [W340] if the linker's knowledge base has fewer than half of the gold ids, [W372] if there
     are none.
 
     RAISES BioelError: [B076] if there are no gold mentions, [B077] if the knowledge base has none
@@ -104,7 +104,7 @@ def check_gold(texts: Texts, linker: Linker | None, path: Path) -> None:
 
 def warn_of_labels(texts: Texts, links: Predicted) -> None:
     """Warn [W457] if no prediction has a label that the documents annotate, and [W458] if documents
-    do not declare their labels, and many predictions have labels that no gold mention has."""
+    do not declare their labels and many predictions have labels that no gold mention has."""
     counted = {label for text in texts for label in text.annotates}
     found = Counter(link.label for of_text in links.get(False, ()) for link in of_text)
     gold = {mention.label for text in texts for mention in text.mentions} - {""}
@@ -132,7 +132,7 @@ def measure_pipeline(
 def predict_links(
     nlp: Language, texts: Texts, chosen: Protocols, *, track: Track = untracked
 ) -> Predicted:
-    """Run a pipeline on bare texts, on gold mentions, or on both, as the protocols require."""
+    """Run a pipeline on bare text, gold mentions or both, as the protocols require."""
     linker = find_linker(nlp)
     links: Predicted = {}
     for given in sorted({protocol.given_mentions for protocol in chosen.values()}):
@@ -147,7 +147,7 @@ def predict_links(
 def score_links(
     nlp: Language, texts: Texts, links: Predicted, chosen: Protocols, *, seed: int = 0
 ) -> list[Figure]:
-    """Score the links from `predict_links`, and return figures in the order of the protocols."""
+    """Score the links from `predict_links`, and return the figures in protocol order."""
     options: dict[str, Any] = {}
     if (linker := find_linker(nlp)) is not None:
         kb = linker.kb
@@ -163,11 +163,11 @@ def score_links(
 def measure_kb_only(
     nlp: Language, texts: Texts, chosen: Protocols, *, track: Track = untracked
 ) -> dict[tuple[str, str], float]:
-    """Measure the baseline that uses only the knowledge base, under the protocols for bare text."""
+    """Measure a baseline that uses only the knowledge base, with the bare-text protocols."""
     baseline = dictionary_pipeline("")
     require_linker(baseline).set_kb(require_linker(nlp).kb)
     bare = {name: one for name, one in chosen.items() if not one.given_mentions}
-    # The baseline's labels are the knowledge base's semantic types, which corpora do not list.
+    # Corpora do not list the baseline's labels, because these are the KB's semantic types.
     texts = [replace(text, annotates=()) for text in texts]
     return measure_pipeline(baseline, texts, bare, track=track)
 
@@ -179,7 +179,7 @@ def link_bare_texts(
     *,
     track: Track = untracked,
 ) -> Iterator[list[Link]]:
-    """Yield the links that a pipeline finds in bare text; without a linker, the mentions."""
+    """Yield the links that a pipeline finds in bare text, or the mentions if it has no linker."""
     key = spans_key(linker)
     bare = [text.text for text in texts]
     docs = nlp.pipe(bare, batch_size=DOCS_PER_BATCH)
@@ -188,7 +188,7 @@ def link_bare_texts(
 
 
 def knowledge_of(linker: Linker) -> GoldLookup:
-    """Return a gold lookup for a linker's knowledge base and alias table, for `find_errors`."""
+    """Build the `GoldLookup` for `find_errors` from a linker's knowledge base and alias table."""
     kb, counts = linker.kb, linker.alias_table.counts
     linked_ids = {id_ for ids in counts.values() for id_ in ids}
 
@@ -209,7 +209,7 @@ def knowledge_of(linker: Linker) -> GoldLookup:
 
 
 def digest_of(texts: Iterable[AnnotatedText]) -> str:
-    """Return a digest of gold documents: texts and mentions, without regard to their order."""
+    """Return a digest of gold documents' texts and mentions that does not depend on their order."""
     rows = []
     for text in texts:
         mentions = sorted((m.start, m.end, m.label, sorted(m.ids)) for m in text.mentions)
@@ -217,13 +217,13 @@ def digest_of(texts: Iterable[AnnotatedText]) -> str:
     return blake2b(b"".join(sorted(rows)), digest_size=8).hexdigest()
 
 
-MAX_LOSS = 0.2  # maximum loss of F1 by quantising, in percentage points
+MAX_LOSS = 0.2  # maximum F1 loss from quantising, in percentage points
 
 
 def quantize_pipeline(
     nlp: Language, texts: Texts, *, track: Track = untracked
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Quantise the detector of a pipeline in place, for inference.
+    """Quantise a pipeline's detector in place, for inference.
 
     nlp (Language): Its scores, nlp.meta["performance"], are removed.
     texts (Texts): Gold documents that the pipeline was not trained on.

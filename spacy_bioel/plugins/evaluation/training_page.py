@@ -1,4 +1,4 @@
-"""Write a page about a training run: losses and scores over updates, renewed at each evaluation."""
+"""Write a page with a training run's losses and scores, and update it after each evaluation."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def create_training_page_v1(path: str) -> Callable[..., tuple[Log, Callable[[], 
     """Registered as `spacy-bioel.TrainingPage.v1`, for `[training.logger]`: the console log, and an
     HTML page of losses and scores over updates.
 
-    If `[training.before_update]` resumes an earlier training, the page is continued.
+    If `[training.before_update]` resumes an earlier run, the page is continued.
 
-    path (str): The page. A .jsonl file next to the page has the numbers of one evaluation per row.
+    path (str): Path of the page. A .jsonl file next to it has one row of numbers per evaluation.
     """
     return partial(_open_page, path=Path(path))
 

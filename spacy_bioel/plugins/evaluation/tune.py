@@ -71,7 +71,7 @@ def _threshold_steps(first: float, last: float) -> list[float]:
     return np.round(np.arange(first, last + 0.01, 0.05), 2).tolist()
 
 
-# Settings to try. Settings close to the defaults come first, because ties go to the earliest.
+# Settings to try, closest to the defaults first, because ties go to the earliest.
 NIL_GRID: list[dict[str, Value]] = [
     {"nil_threshold": t} for t in sorted(_threshold_steps(0.0, 0.8), key=lambda t: abs(t - 0.25))
 ]
@@ -91,11 +91,11 @@ DICTIONARY_GRID: list[dict[str, Value]] = [
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How to choose settings of the pipe `what` that belong together.
+    """How to choose a group of related settings for the pipe `what`.
 
     protocol, metric (str): The figure to maximise, as in `bioel evaluate`.
-    choose (Callable): Takes indices of documents, chooses settings on these documents only, changes
-        the pipe, and returns the settings; None: the pipe is unchanged.
+    choose (Callable): Takes document indices, chooses settings on these documents only, updates the
+        pipe, and returns the settings, or None if the pipe is unchanged.
     unchanged (str): Remark for users if the pipe is unchanged.
     """
 
@@ -107,7 +107,7 @@ class Choice:
 
 
 class Prepared:
-    """Development documents, processed by all pipes that precede the first pipe to tune.
+    """Development documents, already processed by all pipes before the first one to tune.
 
     texts (Texts): Gold documents.
     spans (list[list[ScoredSpan]]): Spans that the detector scored in each document; [] without one.
@@ -157,7 +157,7 @@ class Prepared:
 
 
 def weights_step(prepared: Prepared, name: str = "fusion") -> Choice:
-    """Fit the linker's weights, so that a candidate's score is its probability of being right.
+    """Fit the linker's weights so that a candidate's score is its probability of being right.
 
     name (str): "fusion": weights for string evidence; "rescoring": weights that combine the context
         score and the string score.
@@ -171,13 +171,13 @@ def weights_step(prepared: Prepared, name: str = "fusion") -> Choice:
         if everything is not None:
             development = everything.for_documents(documents)
             fit = partial(fit_with_best_prior, priors=[default_fusion(), None])
-        else:  # this evidence depends on the fusion weights, and needs no hidden layer
+        else:  # contextual evidence depends on the fusion weights and needs no hidden layer
             development = gather_contextual_development(nlp, [docs[i] for i in documents])
             fit = partial(fit_fusion, n_hidden=0, l2=0.001)
         if not len(development.features):
             return None
         if len(development):
-            # Round the weights as in a saved pipeline, so that the saved weights are measured.
+            # Round the weights as saving does, so that the measured weights are the saved ones.
             fitted = fit(development).to_json(features)
             setattr(linker, name, Fusion.from_json(fitted, features))
         return {"weights": name, "mentions": len(development)}
@@ -187,10 +187,10 @@ def weights_step(prepared: Prepared, name: str = "fusion") -> Choice:
 
 
 def dictionary_step(prepared: Prepared) -> Choice:
-    """Choose the dictionary's excluded names and threshold, to maximise end-to-end F1.
+    """Choose the dictionary's excluded names and threshold to maximise end-to-end F1.
 
-    Names that are not annotated in the corpus, such as "protein", are excluded. How often a name
-    must be wrong is chosen on documents of other folds than those in which wrong names are counted.
+    Names that are not annotated in the corpus, such as "protein", are excluded. The number of
+    times a name must be wrong is chosen on different folds from those used to count wrong names.
     """
     linker, texts = require_linker(prepared.nlp), prepared.texts
     present = {"exclude": [], **linker.cfg["dictionary"]}
@@ -229,7 +229,7 @@ def dictionary_step(prepared: Prepared) -> Choice:
 
 
 def nil_step(prepared: Prepared) -> Choice:
-    """Choose the linker's NIL threshold, to maximise end-to-end F1."""
+    """Choose the linker's NIL threshold to maximise end-to-end F1."""
     linker = require_linker(prepared.nlp)
     grid = [{"nil_threshold": linker.cfg["nil_threshold"]}, *NIL_GRID]
 
@@ -255,7 +255,7 @@ def nil_step(prepared: Prepared) -> Choice:
 
 
 def detector_step(prepared: Prepared, *, track: Track = untracked) -> Choice:
-    """Choose the detector's settings, to maximise the mention F1 of the whole pipeline."""
+    """Choose the detector's settings to maximise the whole pipeline's mention F1."""
     detector = prepared.detector
     assert detector is not None
     grid = [{key: detector.cfg[key] for key in DETECTOR_GRID[0]}, *DETECTOR_GRID]
@@ -290,7 +290,7 @@ def detector_step(prepared: Prepared, *, track: Track = untracked) -> Choice:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """Chosen settings of a pipe, with figures of the whole tuned pipeline.
+    """Settings chosen for a pipe, with figures for the whole tuned pipeline.
 
     what (str): Name of the pipe.
     chosen (dict): Chosen settings, by name.
@@ -308,7 +308,7 @@ class Tuned:
     cross_fitted: Figure | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the record in JSON, with the 95 % interval of `cross_fitted`: `low`, `high`."""
+        """Return the record as a dict for JSON, with the 95 % interval as `low` and `high`."""
         figures, cross_fitted = {"fitted": self.fitted}, self.cross_fitted
         if cross_fitted is not None:
             figures["cross_fitted"] = cross_fitted.value
@@ -341,7 +341,7 @@ class TuningReport:
 
 @contextmanager
 def _restored(nlp: Language) -> Iterator[None]:
-    """Restore the weights and settings of a pipeline after a `with` block."""
+    """Restore a pipeline's weights and settings after a `with` block."""
     linker, detector = find_linker(nlp), find_detector(nlp)
     settings = [(pipe.cfg, dict(pipe.cfg)) for pipe in (linker, detector) if pipe is not None]
     weights = None if linker is None else (linker.fusion, linker.rescoring)
@@ -357,7 +357,7 @@ def _restored(nlp: Language) -> Iterator[None]:
 def cross_fit(
     prepared: Prepared, steps: Sequence[Choice], *, track: Track = untracked
 ) -> dict[tuple[str, str], Figure]:
-    """Measure each document with settings that were all chosen on the other folds.
+    """Measure each document with settings chosen only on the other folds.
 
     The pipeline is unchanged afterwards.
 
@@ -380,7 +380,7 @@ def cross_fit(
 
 
 def _steps(prepared: Prepared, *, links: bool, track: Track) -> Iterator[Choice]:
-    """Yield the choices for a pipeline in order; choices for the linker require `links`."""
+    """Yield a pipeline's choices in order, with the linker's choices only if `links` is true."""
     linker = prepared.linker if links else None
     if linker is not None:
         yield weights_step(prepared)

@@ -1,7 +1,7 @@
 """`bioel train`, `bioel tune` and `bioel quantize`.
 
-`train` trains a pipeline further, with labels of one's own. `tune` chooses the weights and
-thresholds of a pipeline on development documents, and `quantize` rounds its weights.
+`train` trains a pipeline further, with your own labels. `tune` chooses a pipeline's weights and
+thresholds on development documents, and `quantize` rounds its weights.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def train_command(
         with config_errors(model):
             nlp = init_nlp(config)
         nlp.config["paths"]["start"] = model
-        # Do not show lines about the temporary folder.
+        # Hide lines about the temporary folder.
         write = lambda text: str(folder) in text or sys.stdout.write(text)  # noqa: E731
         table: Any = SimpleNamespace(write=write, flush=sys.stdout.flush)
         train_pipeline(nlp, folder, stdout=table)
@@ -179,7 +179,7 @@ def _show_source(documents: int, mentions: int, out: Path) -> None:
 def check_out(out: Path, inputs: dict[str, str | Path | None]) -> None:
     """Check that the output folder is new, empty or a pipeline, and contains none of the inputs.
 
-    inputs (dict): Input paths, or "LABEL=PATH", by their names in messages.
+    inputs (dict): Input paths, or "LABEL=PATH", by the names that messages use for them.
     RAISES BioelError: [B230] if an input would be replaced, [B231] if the folder is not a pipeline.
     """
     target = out.resolve()
@@ -197,7 +197,7 @@ def check_out(out: Path, inputs: dict[str, str | Path | None]) -> None:
 
 
 def require_extra(nlp: Language) -> None:
-    """Add to a pipeline's requirements the extra that its networks need."""
+    """Add the extra that a pipeline's networks need to its requirements."""
     from spacy.util import get_minor_version_range
 
     from spacy_bioel.models.torch_io import needs_torch

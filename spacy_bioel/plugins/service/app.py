@@ -1,4 +1,4 @@
-"""The HTTP application: models for requests and answers, and routes to the service.
+"""The HTTP application: request and response models, and the service's routes.
 
 The models and the route docstrings are also the documentation in /openapi.json.
 """
@@ -62,7 +62,7 @@ _POLICY = (
 
 
 def _check_string(value: object) -> str:
-    """Check only the type: pydantic would refuse a request if one text had a lone surrogate."""
+    """Check only the type: pydantic would reject a whole request for one lone surrogate."""
     if not isinstance(value, str):
         raise ValueError("expected a string")
     return value
@@ -80,7 +80,7 @@ def _to_text_object(value: object) -> dict[str, Any]:
 
 
 class _Strict(BaseModel):
-    """Object in a request; unknown keys are errors."""
+    """Base class for objects in a request; unknown keys are errors."""
 
     model_config = ConfigDict(extra="ignore", json_schema_extra={"additionalProperties": False})
 
@@ -106,7 +106,7 @@ class TextIn(_Strict):
 
 
 def _describe_text(schema: dict[str, Any]) -> None:
-    """Describe that a request has either "texts" or, for one text, "text"."""
+    """Describe in the schema that a request has "texts" or, for a single text, "text"."""
     schema["properties"]["text"] = schema["properties"]["texts"]["items"]
     schema["oneOf"] = [{"required": ["text"]}, {"required": ["texts"]}]
     schema["additionalProperties"] = False
@@ -189,7 +189,7 @@ class DocumentOut(DocumentRow):
 
 
 class LinkAnswer(BaseModel):
-    """The texts in the order of the request. A failed text does not affect other texts."""
+    """The linked texts, in request order. A failed text does not affect the others."""
 
     documents: list[DocumentOut]
 
@@ -230,7 +230,7 @@ class KbInfo(KbRelease):
 
 
 class ModelInfo(BaseModel):
-    """Name, version, pipes and threshold of the pipeline."""
+    """The pipeline's name, version, pipes and threshold."""
 
     name: str
     version: str
@@ -248,7 +248,7 @@ class Info(BaseModel):
 
 
 class Status(BaseModel):
-    """Answer to a health probe."""
+    """Response to a health probe."""
 
     status: str
 
@@ -305,7 +305,7 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
         lost = [error for error in errors if error and error.code in LOST_TEXT_CODES]
         if lost and len(lost) == len(answers):
             raise Refusal(503, f"[{lost[0].code}] {lost[0].message}", where="body.texts")
-        # The workers make the JSON, because doing so here would delay other requests.
+        # The workers build the JSON, because doing so here would delay other requests.
         content = b'{"documents":[%s]}' % b",".join(answer.row for answer in answers)
         return Response(content, media_type="application/json")
 
@@ -313,7 +313,7 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
 
     @app.get("/concepts/{id:path}", response_model=ConceptOut, responses=problems(404, 422, 503))
     def concept(id: str) -> Values:
-        """Look up a concept by its id, or by a retired id that the concept replaced."""
+        """Look up a concept by its id, or by a retired id that now resolves to it."""
         return service.concept(id)
 
     @app.get("/search", response_model=SearchAnswer, responses=problems(422, 503))
@@ -330,7 +330,7 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
             int, Query(ge=1, le=_MAX_SEARCH_RESULTS, description="Number of concepts")
         ] = 10,
     ) -> Values:
-        """Search for concepts by their names."""
+        """Search for concepts by name."""
         return {"concepts": service.search(q, k)}
 
     @app.get("/info", response_model=Info, responses=problems(503))
@@ -340,7 +340,7 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
 
 
 def _add_others(app: FastAPI, service: Service, limits: Limits, posted: Any) -> None:
-    """Add the routes of other packages; a route that cannot be used answers with the reason.
+    """Add routes from other packages; an unusable route responds with the reason.
 
     A request with a list `texts` may have `text` instead, and has the same limits as for /link.
     """
@@ -355,7 +355,7 @@ def _add_others(app: FastAPI, service: Service, limits: Limits, posted: Any) -> 
             texts = values.get("texts", ())
             _check_number(texts, limits)
             service.refuse_long([*values.values(), *texts])
-            # Use the function's own type, because a worker process cannot find the strict type.
+            # Use the function's own type, because a worker process cannot import the strict one.
             own = request_type.model_construct(request.model_fields_set, **values)
             return partial(function, **{parameter: own})
 

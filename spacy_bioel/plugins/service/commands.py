@@ -110,7 +110,7 @@ def serve(
 
 
 def mcp(model: Model = "starter", preset: console.Preset = None, code: console.Code = None) -> None:
-    """Serve agents over MCP, on stdin and stdout, with tools to link and look up concepts.
+    """Serve agents over MCP on stdin and stdout, with tools to link texts and look up concepts.
 
     The tools are link_text, get_concept, search_concepts and check_ids. Agent programs start this
     command themselves; docs/guides/service.md shows how to configure them. Needs the `mcp` extra.

@@ -1,8 +1,8 @@
-"""Functions of other packages that the service offers as routes and as tools for agents.
+"""Functions from other packages that the service offers as routes and agent tools.
 
-The type of the first parameter decides where a function runs. A function of a `KnowledgeBase` runs
-in the main process, as /search does. A function of a `Language`, the pipeline, runs alone in a
-worker process, with the same deadline as a text.
+The first parameter's type decides where a function runs. A function that takes a `KnowledgeBase`
+runs in the main process, as /search does. A function that takes a `Language` (the pipeline) runs
+alone in a worker process, with the same deadline as a text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spacy_bioel.registered import NOUNS, load_registered, refuse_twice, registe
 
 
 def runs_in_worker(function: Callable[..., Any]) -> bool:
-    """Whether a function takes a pipeline. RAISES TypeError: If it takes no pipeline or KB."""
+    """Return whether a function takes a pipeline. RAISES TypeError: If it takes no KB either."""
     first = next(iter(get_type_hints(function).values()), None)
     if first not in (Language, KnowledgeBase):
         raise TypeError(f"the type of its first parameter is {first!r}")
@@ -29,11 +29,11 @@ def runs_in_worker(function: Callable[..., Any]) -> bool:
 def offer_registered(
     group: str, own: Collection[str], offer: Callable[[str, Callable[..., Any]], None]
 ) -> dict[str, BioelError]:
-    """Offer the functions that are registered in a group.
+    """Offer all functions that are registered in a group.
 
     own (Collection[str]): Names that the service uses itself.
     offer (Callable): Called with the name of each function, and the function.
-    RETURNS (dict): Names of functions that cannot be used, each with the reason, which is logged.
+    RETURNS (dict): Maps each unusable function's name to the reason, which is also logged.
     RAISES BioelError: [B660] if a name is used twice.
     """
     unusable: dict[str, BioelError] = {}

@@ -1,4 +1,4 @@
-"""Tools for agents over MCP, to link texts and find concepts, and the tools of other packages.
+"""MCP tools for agents: link texts, find concepts, and call tools from other packages.
 
 Answers are short, because an agent reads each answer in full.
 """
@@ -41,7 +41,7 @@ find out what an id means."""
 
 
 def run_agent_tools(model: str, preset: str | None = None) -> None:
-    """Serve the tools over stdin and stdout until stdin ends.
+    """Serve the tools over stdin and stdout until stdin is closed.
 
     model, preset (str): As in `loading.load_model`. The first calls wait until the model is loaded;
         if loading fails, each call returns the error.
@@ -79,7 +79,7 @@ class _Server(MCPServer[Any]):
 
 
 def make_agent_tools(service: Service) -> MCPServer[Any]:
-    """Create the MCP server; agents read the docstrings of its tools.
+    """Create the MCP server. Agents read its tools' docstrings.
 
     service (Service): A service that the caller starts.
     """
@@ -157,7 +157,7 @@ def make_agent_tools(service: Service) -> MCPServer[Any]:
 
 
 def _as_tool(service: Service, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function as a tool: the service provides its first parameter, the agent the rest."""
+    """Wrap a function as a tool: the service passes its first argument, the agent the rest."""
     in_worker = runs_in_worker(function)
 
     async def call(**arguments: Any) -> Any:

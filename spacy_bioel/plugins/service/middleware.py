@@ -40,18 +40,18 @@ from spacy_bioel.plugins.service.service import Service
 from spacy_bioel.plugins.service.worker import Answer
 
 _SERVER_LOGGER = logging.getLogger("uvicorn.error")
-_MAX_MESSAGE_LENGTH = 500  # A message may quote the request.
-# Status of each error code; all other errors are internal, with status 500.
+_MAX_MESSAGE_LENGTH = 500  # a message may quote the request.
+# HTTP status for each error code; any other error is an internal one (500).
 _STATUS_OF_CODES = {
     **{"B337": 404, "B637": 404, "B386": 422, "B387": 503, "B563": 503},
-    # Errors in functions of other packages.
+    # Errors in functions from other packages.
     **{"B392": 500, "B395": 501, "B560": 503, "B561": 503, "B663": 501},
 }
-_TRY_AGAIN = {"B387", "B389", "B391", "B563"}  # the service is loading, busy or ending
+_TRY_AGAIN = {"B387", "B389", "B391", "B563"}  # the service is loading, busy or stopping
 
 
 class Problem(BaseModel):
-    """The reason why a request failed, with one of spacy-bioel's error codes."""
+    """Why a request failed, with one of spacy-bioel's error codes."""
 
     code: str = Field(description='Error code, such as "B384"', examples=["B384"])
     message: str = Field(description="What was found, what was expected, and what to do")
@@ -59,7 +59,7 @@ class Problem(BaseModel):
 
 
 class Refusal(HTTPException):
-    """HTTP error for the client; its message has a spacy-bioel error code.
+    """HTTP error for the client, with a spacy-bioel error code in its message.
 
     message (str): A message from `Errors`, with its code.
     where (str | None): Place in the request.
@@ -74,7 +74,7 @@ class Refusal(HTTPException):
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Describe a route's error answers with these statuses, for /openapi.json."""
+    """Describe a route's error responses by status, for /openapi.json."""
     texts = {
         400: "The request body is not JSON",
         404: "Not found",
@@ -118,12 +118,12 @@ def _on_bioel_error(_: Request, error: BioelError) -> JSONResponse:
     code = str(error)[1:5]
     if code in _STATUS_OF_CODES:
         return _response(_STATUS_OF_CODES[code], str(error))
-    # Only log the message, because it has file names and commands for the administrator.
+    # Only log the message, because its file names and commands are for the administrator.
     _SERVER_LOGGER.error("%s", error)
     return _response(500, ServiceErrors.B392.format(error=f"Error {code}"))
 
 
-# All errors have the same form, including FastAPI's own errors.
+# All errors have the same form, including FastAPI's own.
 HANDLERS: dict[Any, Any] = {
     HTTPException: _on_http_error,
     RequestValidationError: _on_invalid,
@@ -139,7 +139,7 @@ def _response(
 ) -> JSONResponse:
     code, _, text = message[1:].partition("] ")
     body = {"code": code, "message": shortened(text, _MAX_MESSAGE_LENGTH), "where": where}
-    # A message may quote lone surrogates from the request, which an answer cannot contain.
+    # A message may quote lone surrogates from the request, but a response cannot contain them.
     body = {key: value and value.encode("utf8", "replace").decode() for key, value in body.items()}
     if code in _TRY_AGAIN:
         headers = {"Retry-After": "2"}
@@ -153,8 +153,8 @@ class CheckHost:
     """ASGI middleware that refuses requests to unknown host names.
 
     Another website can make its own host name resolve to this machine (DNS rebinding), and read
-    the service's answers. Such requests contain that host name. The attack does not work with IP
-    addresses, so they are allowed.
+    the service's responses. Such requests contain that host name. The attack does not work with
+    IP addresses, so they are allowed.
 
     hosts (Collection[str]): Allowed names in addition to localhost and all IP addresses; "*": any.
     """
@@ -181,7 +181,7 @@ class CheckHost:
         return not self.hosts.isdisjoint({name, "*"})
 
 
-# Paths that are answered under any load, because they are cheap and report the load.
+# Paths that are exempt from limits, because they are cheap and report the load.
 UNLIMITED_PATHS = ("/livez", "/readyz", "/metrics")
 
 
@@ -280,7 +280,7 @@ class Metrics:
 
 
 def _private_bytes(pid: int) -> int:
-    """Return the memory of a process without mapped files; 0 if the system does not show it."""
+    """Return a process's memory, excluding mapped files; 0 if the system does not report it."""
     with suppress(OSError):
         match = re.search(r"^RssAnon:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
         return int(match[1]) * 1024 if match else 0
@@ -288,7 +288,7 @@ def _private_bytes(pid: int) -> int:
 
 
 class MeasureRequests:
-    """ASGI middleware that counts requests and measures their duration, by route."""
+    """ASGI middleware that counts and times the requests to each route."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self.app = app

@@ -1,4 +1,4 @@
-"""The HTTP service as a process: listen, handle signals, limit connections, shut down."""
+"""Run the HTTP service: listen, handle signals, limit connections and shut down."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from spacy_bioel.plugins.service.service import Service
 
 
-# oneDNN, and PyTorch's layer above it, cache up to a thousand plans of about 100 KB, one per row
-# count. A service's batches vary in their row counts, so its memory use would keep growing. PyTorch
-# reads these variables at its first matrix product.
+# oneDNN and PyTorch's layer on top of it cache up to a thousand plans of about 100 KB, one per row
+# count. A service's batches vary in row count, so its memory use would keep growing. PyTorch reads
+# these variables at its first matrix product.
 _CACHE_LIMITS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 # Time allowed for requests in progress to finish on shutdown.
 _SHUTDOWN_SECONDS = 5
-# Idle connections are kept for longer than proxies keep theirs (usually 60 seconds), so that no
-# proxy sends a request on a connection that is being closed.
+# Keep idle connections open longer than proxies do (usually 60 seconds), so that no proxy sends a
+# request on a connection that is being closed.
 _IDLE_SECONDS = 75
 _MAX_CONNECTIONS = 1000
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Listen on a port; clients that connect wait until they are served.
+    """Listen on a port. Clients that connect early wait until they are served.
 
     RAISES BioelError: [B393] if the port is not available.
     """
@@ -106,7 +106,7 @@ def run_server(
 
 
 class Server(uvicorn.Server):
-    """Server that ends requests with error B563 if they take too long when it shuts down."""
+    """Server that ends slow requests with error B563 when it shuts down."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
@@ -129,7 +129,7 @@ def _watch_loading(server: uvicorn.Server, service: Service) -> None:
 
 def _handle_signals(server: uvicorn.Server, service: Service) -> None:
     def end(*_: object) -> None:
-        # uvicorn's own handlers take over while it runs, and then raise the signal again.
+        # uvicorn replaces these handlers while it runs, and then raises the signal again.
         server.should_exit = True
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -147,7 +147,7 @@ def _reload_kb(service: Service) -> None:
 
 
 def choose_max_connections() -> int:
-    """Choose a number of connections that leaves enough file descriptors for knowledge bases."""
+    """Choose a connection limit that leaves enough file descriptors for knowledge bases."""
     if sys.platform == "win32":
         return _MAX_CONNECTIONS
     import resource

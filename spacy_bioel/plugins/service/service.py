@@ -31,14 +31,14 @@ from spacy_bioel.plugins.service.worker import (
 
 Values = dict[str, Any]  # A JSON object.
 
-# Longer texts gain nothing from a batch, and might delay its other texts until the deadline.
+# Longer texts gain nothing from batching, and might hold up a batch until its deadline.
 _MAX_CHARACTERS_IN_BATCH = 10_000
 _RETRY_SECONDS = 5.0  # delay before another attempt to start a worker
 
 
 @dataclass(eq=False, slots=True)
 class _Request:
-    """Jobs that one caller waits for.
+    """The jobs that one caller is waiting for.
 
     waiting (deque[int]): Positions of jobs that are not in a batch or done.
     suspects (set[int]): Positions of jobs to link alone, because their batch was lost.
@@ -52,13 +52,13 @@ class _Request:
     future: Future[list[Answer]] = field(default_factory=Future)
 
     def is_alone(self, position: int) -> bool:
-        """Return whether a text is linked without others, because it may take long."""
+        """Return whether a job gets its own batch, because it may be slow."""
         job = self.jobs[position]
         is_long = isinstance(job, Call) or job.n_characters > _MAX_CHARACTERS_IN_BATCH
         return is_long or position in self.suspects
 
     def outdated(self, fingerprint: str) -> list[int]:
-        """Return the positions to link again if the answers are from different knowledge bases."""
+        """Return the positions to link again if answers come from different knowledge bases."""
         used = {position: used for position, (used, _) in self.answers.items() if used}
         is_mixed = len(set(used.values())) > 1
         return [position for position in used if is_mixed and used[position] != fingerprint]
@@ -73,7 +73,7 @@ class _Request:
             self.future.set_result([self.answers[i][1] for i in range(len(self.jobs))])
 
 
-_Batch = list[tuple[_Request, int]]  # requests and positions of their jobs
+_Batch = list[tuple[_Request, int]]  # requests, each with a job's position
 
 
 class Service:
@@ -106,9 +106,9 @@ class Service:
         deadline: float = 10.0,
     ) -> None:
         self.max_characters = max_characters
-        # Receives answers, for metrics.
+        # Called with new answers, to update metrics.
         self.observe: Callable[[Sequence[Answer]], None] = lambda answers: None
-        self.notify: Callable[[str], None] = lambda message: None  # receives notes for the log
+        self.notify: Callable[[str], None] = lambda message: None  # called with log messages
         self.failure: Exception | None = None  # raised while loading
         self._make: Callable[[], LoadedPipeline | WorkerProcess] = partial(LoadedPipeline, load)
         if n_workers:
@@ -130,8 +130,8 @@ class Service:
         ]
 
     def start(self) -> None:
-        """Start loading, without waiting for it."""
-        self._threads[0].start()  # starts the other threads when it has loaded the pipeline
+        """Start loading the pipeline, without waiting for it."""
+        self._threads[0].start()  # starts the others once it has loaded the pipeline
 
     def wait(self) -> None:
         """Wait until the pipeline is loaded or loading has failed."""
@@ -155,7 +155,7 @@ class Service:
             return [pipeline.pid for pipeline in self._pipelines if pipeline.pid]
 
     def close(self) -> None:
-        """End all workers, and all requests with error B563; join threads after their batch."""
+        """Kill all workers, fail open requests with B563, and join threads after their batch."""
         with self._changed:
             self._closed = True
             self._end_all(BioelError(ServiceErrors.B563))
@@ -168,7 +168,7 @@ class Service:
                 thread.join()
 
     def submit(self, jobs: Sequence[Job | Call]) -> Future[list[Answer]]:
-        """Request the answers for texts or a call, in their order.
+        """Queue texts or a call, and return a future for the answers in the same order.
 
         RETURNS (Future): The answers. If it is cancelled, its texts are dropped. Its exception is
             an error raised while loading or linking.
@@ -241,7 +241,7 @@ class Service:
                 request.end(error)
 
     def _take_batch(self) -> _Batch:
-        """Wait for texts, and return a batch of them; empty if the service is closed."""
+        """Wait for texts and return a batch of them, or an empty batch if the service is closed."""
         with self._changed:
             while not self._closed:
                 if batch := self._waiting_batch():
@@ -283,7 +283,7 @@ class Service:
             self._accept(batch, answers, pipeline.kb.fingerprint)
 
     def _answer_lost(self, batch: _Batch, lost: WorkerLost) -> None:
-        """Have the texts of a lost batch linked again, each alone.
+        """Requeue a lost batch's texts, so that each is linked alone.
 
         A text fails if it was alone and took too long, or if two of its workers died: the first
         worker may have died for another reason.
@@ -314,10 +314,10 @@ class Service:
         self._changed.notify()
 
     def _accept(self, batch: _Batch, answers: list[Answer], fingerprint: str) -> None:
-        """Store answers, and end the requests that are complete.
+        """Store answers, and finish the requests that they complete.
 
         If the knowledge base was replaced in between, texts with older answers are linked again, so
-        that all answers to a request are from the same knowledge base.
+        that all answers to a request come from the same knowledge base.
         """
         if all(isinstance(request.jobs[position], Job) for request, position in batch):
             self.observe(answers)
@@ -338,7 +338,7 @@ class Service:
             raise self.failure
 
     async def link(self, jobs: list[Job]) -> list[Answer]:
-        """Link texts, after the pipeline is loaded.
+        """Wait until the pipeline is loaded, then link texts.
 
         RETURNS (list[Answer]): In the order of the jobs. The row of a failed text has an error
             instead of links.
@@ -351,7 +351,7 @@ class Service:
         return [answer or next(remaining) for answer in answers]
 
     async def call(self, function: Callable[[Language], Any]) -> bytes:
-        """Call a function of another package with a pipeline.
+        """Call another package's function with a pipeline.
 
         RETURNS (bytes): The value that the function returns, as JSON.
         RAISES BioelError: The error of the function; [B560] or [B561] if its worker was lost; the
@@ -363,7 +363,7 @@ class Service:
         return answer.row
 
     def refuse_long(self, values: Iterable[object]) -> None:
-        """Check the length of all strings among values, except inside lists and objects.
+        """Check the length of all strings in `values`, ignoring those inside lists and objects.
 
         RAISES BioelError: [B386] if a string is too long.
         """
@@ -422,7 +422,7 @@ class Service:
         }
 
     def reopen_kb(self) -> str:
-        """Reload the knowledge base from its folders as they are now.
+        """Reload the knowledge base from the current contents of its folders.
 
         Running batches still use the old knowledge base; each worker reloads before its next batch.
         If reloading fails, the old knowledge base is kept.

@@ -34,17 +34,17 @@ from spacy_bioel.loading import UserCode, find_linker
 from spacy_bioel.parallel import use_one_thread
 from spacy_bioel.plugins.service.errors import ServiceErrors
 
-# Linking one text in advance opens files and computes values that all later texts need.
+# Linked in advance, to open files and compute values that all later texts need.
 _WARM_UP_TEXT = "Naloxone reversed the hypotension of mice that had been given clonidine."
 _MAX_EXIT_SECONDS = 5
 LOST_TEXT_CODES = ("B560", "B561")
-# Signals that Ctrl + C and systemd send to all processes. The service ends its workers itself.
+# Signals that Ctrl+C and systemd send to all processes; the service stops its workers itself.
 _IGNORED_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A text to link, with the optional parts that its row should contain.
+    """A text to link, and which optional parts to include in its row.
 
     document (Document): Text and id.
     candidates, xrefs (bool): Whether links include candidates, and candidates cross-references.
@@ -61,7 +61,7 @@ class Job:
         return len(self.document[0] or "")
 
     def answer(self, linked: LinkedText) -> Answer:
-        """Create the answer for the linked text."""
+        """Build the answer from the linked text."""
         row = to_row(linked, xrefs=self.xrefs, explain=self.explain)
         for link in row["links"] if not self.candidates else ():
             del link["candidates"]
@@ -70,39 +70,39 @@ class Job:
         return Answer(content.encode(), len(linked.links) - n_nil, n_nil, linked.error)
 
     def failed_answer(self, message: str) -> Answer:
-        """Create the answer for a text that was not linked; `message` is from `Errors`."""
+        """Build the answer for a text that was not linked; `message` comes from `Errors`."""
         code, _, message = message[1:].partition("] ")
-        # Lone surrogates cannot be encoded; they are replaced as in other rows.
+        # Lone surrogates cannot be encoded, so replace them as in other rows.
         id = self.document[1] and self.document[1].encode("utf8", "replace").decode("utf8")
         return self.answer(LinkedText(id, None, error=Failure(code, message)))
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of another package's function with a pipeline; picklable for worker processes."""
+    """A call to another package's function with a pipeline; picklable for worker processes."""
 
     function: Callable[[Language], Any]
     n_characters: ClassVar = 0
 
     def answer(self, nlp: Language) -> Answer:
-        """Call the function. RAISES BioelError: Its error; [B392] for an error that is a bug."""
+        """Call the function. RAISES BioelError: As the function; [B392] for any other exception."""
         try:
             content = to_json(self.function(nlp))
         except BioelError:
             raise
-        except Exception as error:  # without its message, which may quote a text
+        except Exception as error:  # omit its message, which may quote a text
             print(crash_report(error, max_length=0), end="", file=sys.stderr)
             raise BioelError(ServiceErrors.B392.format(error=type(error).__name__)) from error
         return Answer(content, 0, 0, None)
 
     def failed_answer(self, message: str) -> Answer:
-        """Create the answer for a call whose worker was lost; `message` is from `Errors`."""
+        """Build the answer for a call whose worker died; `message` comes from `Errors`."""
         return Answer(b"", 0, 0, Failure(message[1:5], message))
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a request for a text or a call.
+    """The result of linking a text or making a call.
 
     row (bytes): Row as in `bioel link`, as JSON. The row of a failed text has an error. For a call,
         the value that the function returned.
@@ -117,7 +117,7 @@ class Answer:
 
 
 class WorkerLost(Exception):
-    """A worker process died, or was killed because it exceeded its deadline.
+    """A worker process died, or was killed for exceeding its deadline.
 
     how (str): How the process ended, such as "signal 9".
     message (str): Error for the text that the process was linking, with an error code.
@@ -130,7 +130,7 @@ class WorkerLost(Exception):
 
 
 class LoadedPipeline:
-    """A pipeline that runs in this process. The function `load` returns the pipeline."""
+    """A pipeline that runs in this process, loaded by the function `load`."""
 
     is_lost = False
     pid: int | None = None
@@ -141,7 +141,7 @@ class LoadedPipeline:
         self.meta: dict[str, Any]
 
     def load(self) -> None:
-        """Load the pipeline and link a text.
+        """Load the pipeline, and link a text to warm it up.
 
         RAISES BioelError: [B388] if the pipeline has no linker, or if it cannot be loaded.
         """
@@ -169,7 +169,7 @@ class LoadedPipeline:
         return setting_of(self.kb, places, before=self._linker.cfg["kb"])
 
     def set_kb(self, setting: KbSetting) -> None:
-        """Reopen the knowledge bases of a setting. RAISES BioelError: As `Linker.set_kb`."""
+        """Reopen a setting's knowledge bases. RAISES BioelError: As `Linker.set_kb`."""
         self._linker.set_kb(setting)
         list(link_texts(self._nlp, [(_WARM_UP_TEXT, None)]))
 
@@ -187,7 +187,7 @@ class LoadedPipeline:
 
 
 class WorkerProcess:
-    """A pipeline in a process of its own, with the same methods as `LoadedPipeline`.
+    """A pipeline in its own process, with the same methods as `LoadedPipeline`.
 
     load (Callable): Returns the pipeline; picklable.
     deadline (float): Seconds for a batch; a worker that takes longer is killed.
@@ -218,11 +218,11 @@ class WorkerProcess:
             raise BioelError(ServiceErrors.B562.format(how=lost.how)) from lost
 
     def set_kb(self, setting: KbSetting) -> None:
-        """Switch as `LoadedPipeline.set_kb` does. RAISES WorkerLost: If the process died."""
+        """Call `LoadedPipeline.set_kb` in the process. RAISES WorkerLost: If the process died."""
         self.kb = self._ask("set_kb", setting)
 
     def link(self, jobs: Sequence[Job | Call]) -> list[Answer]:
-        """Link or call as `LoadedPipeline` does.
+        """Call `LoadedPipeline.link` in the process.
 
         RAISES WorkerLost: If the process died, or was too slow.
         """
@@ -235,7 +235,7 @@ class WorkerProcess:
         return self._is_broken or self._is_overdue or not self._process.is_alive()
 
     def kill(self) -> None:
-        """End the process, whatever it is doing."""
+        """Kill the process, whatever it is doing."""
         self._process.kill()
         self._process.join()
 
@@ -290,7 +290,7 @@ def _work(
                 signal.setitimer(signal.ITIMER_REAL, 0)
     except (EOFError, ConnectionError):
         return
-    except Exception as error:  # without its message, which may quote a text
+    except Exception as error:  # omit its message, which may quote a text
         sys.exit(crash_report(error, max_length=0))
 
 

@@ -1,4 +1,4 @@
-"""Errors of linking on Spark."""
+"""Errors raised when linking on Spark."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def _link_frames(
 
 @lru_cache(maxsize=1)
 def _load_once(model: str, code: str | None) -> Language:
-    """Load this worker's pipeline, with one thread, because each core runs its own worker."""
+    """Load this worker's pipeline, using one thread because each core runs its own worker."""
     from spacy_bioel.loading import import_code, load_model
 
     use_one_thread()
@@ -133,7 +133,7 @@ def _read_frame(spark: SparkSession, source: str) -> DataFrame:
 
 
 def _write_frame(rows: DataFrame, temporary: str, target: str) -> Totals:
-    """Write rows, and count documents, mentions, NIL and failures in the same pass."""
+    """Write rows, counting documents, mentions, NIL and failures in the same pass."""
     from pyspark.sql import Observation
     from pyspark.sql.functions import coalesce, col, count, expr, lit, sum
 
@@ -157,9 +157,9 @@ def _write_frame(rows: DataFrame, temporary: str, target: str) -> Totals:
 
 @contextmanager
 def _new_folder(spark: SparkSession, target: str) -> Iterator[str]:
-    """Make a folder on any Hadoop file system; it gets its final name only on success.
+    """Create a folder on any Hadoop file system, renaming it to `target` only on success.
 
-    YIELDS (str): The temporary name of the folder. RAISES BioelError: [B197] if the target exists.
+    YIELDS (str): The folder's temporary name. RAISES BioelError: [B197] if the target exists.
     """
     parent, slash, name = target.rstrip("/").rpartition("/")
     temporary = f"{parent}{slash}.{name}.{uuid4().hex}.tmp"
@@ -197,7 +197,7 @@ def _require_packages() -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Return a worker's message that has an error code, or else the first line of the error."""
+    """Return the worker's message with an error code, or else the error's first line."""
     text = str(error)
     coded = re.search(r"\[B\d{3}\] .*", text)
     message = coded[0] if coded else text.strip().partition("\n")[0]
