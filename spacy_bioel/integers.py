@@ -1,7 +1,7 @@
 """Products of integer matrices that are identical on every processor.
 
 Floats are rounded at every addition, so a product in float32 depends on the order in which a
-library adds. Here each row of a matrix is whole numbers times a float32 scale. They are small
+library adds. Here each row of a matrix is integers times a float32 scale. They are small
 enough for every sum of products to stay below 2 ** 24, where float32 is exact: numkong, which
 multiplies large matrices, and NumPy compute the same numbers, with any number of threads.
 """
@@ -19,18 +19,18 @@ from numpy.typing import NDArray
 from spacy_bioel.types import FloatArray
 
 LARGEST = 127  # largest number in a matrix: the range of int8, without -128
-EXACT_LIMIT = (1 << 24) - 1  # float32 represents all whole numbers up to this exactly
+EXACT_LIMIT = (1 << 24) - 1  # float32 represents all integers up to this exactly
 _MIN_OUTPUTS = 64  # with fewer outputs than this, NumPy is as fast.
 # Smaller numbers are rounded to 0, because dividing by the smallest floats would overflow.
 _SMALLEST = np.float32(1e-30)
 _SPARE_BITS = np.uint32(0xFF)  # the unused bits of a scale
 
 
-def whole_numbers(x: Any, *, largest: int) -> tuple[Any, Any]:
-    """Round each row of a float32 or float64 matrix to whole numbers times a step.
+def round_to_integers(x: Any, *, largest: int) -> tuple[Any, Any]:
+    """Round each row of a float32 or float64 matrix to integers times a step.
 
-    largest (int): Largest whole number, which the largest value in each row becomes.
-    RETURNS (tuple): The whole numbers as floats, and the step of each row, shape (n, 1).
+    largest (int): Largest integer, which the largest value in each row becomes.
+    RETURNS (tuple): The integers as floats, and the step of each row, shape (n, 1).
     """
     highest = np.maximum(x.max(axis=1, initial=0), -x.min(axis=1, initial=0))
     step = np.maximum(highest, _SMALLEST)[:, None] / np.float32(largest)
@@ -39,13 +39,13 @@ def whole_numbers(x: Any, *, largest: int) -> tuple[Any, Any]:
 
 
 def quantize_weights(weights: FloatArray, *, axis: int = -1) -> tuple[FloatArray, FloatArray]:
-    """Round weights to whole numbers from -127 to 127 times a scale.
+    """Round weights to integers from -127 to 127 times a scale.
 
-    The products of the whole numbers and the scales are exact, because scales have 16 significant
+    The products of the integers and the scales are exact, because scales have 16 significant
     bits, and are rounded to the same numbers again.
 
     axis (int): Axis of the weights that share a scale.
-    RETURNS (tuple): The whole numbers as floats, and the scales, with a length of 1 on the axis.
+    RETURNS (tuple): The integers as floats, and the scales, with a length of 1 on the axis.
     """
     weights = weights.astype(np.float32, copy=False)
     highest = np.abs(weights).max(axis=axis, keepdims=True, initial=0)
@@ -55,12 +55,12 @@ def quantize_weights(weights: FloatArray, *, axis: int = -1) -> tuple[FloatArray
 
 
 def packed(matrix: NDArray) -> Any:
-    """Pack a matrix of whole numbers from -127 to 127 for `whole_products`."""
+    """Pack a matrix of integers from -127 to 127 for `integer_products`."""
     return numkong.dots_pack(matrix.astype(np.int8, copy=False))
 
 
-def whole_products(rows: NDArray, packed_matrix: Any) -> NDArray:
-    """Multiply rows of whole numbers from -127 to 127 by the rows of a packed matrix.
+def integer_products(rows: NDArray, packed_matrix: Any) -> NDArray:
+    """Multiply rows of integers from -127 to 127 by the rows of a packed matrix.
 
     RETURNS (NDArray): Whole numbers as int32. Shape (n_rows, n).
     """
@@ -69,9 +69,9 @@ def whole_products(rows: NDArray, packed_matrix: Any) -> NDArray:
 
 @dataclass(frozen=True, eq=False)
 class IntegerMatrix:
-    """A matrix stored as whole numbers from -127 to 127, with a scale for each row.
+    """A matrix stored as integers from -127 to 127, with a scale for each row.
 
-    numbers (Any): Whole numbers as `whole_products` needs them or, for a small matrix, as floats.
+    numbers (Any): Whole numbers as `integer_products` needs them or, for a small matrix, as floats.
         Shape (n, width).
     scales (FloatArray): Shape (n, 1).
     """
@@ -91,8 +91,8 @@ class IntegerMatrix:
         """
         largest = EXACT_LIMIT // (LARGEST * x.shape[1])
         is_large = len(self.scales) >= _MIN_OUTPUTS
-        rows, step = whole_numbers(x, largest=min(largest, LARGEST) if is_large else largest)
-        sums = whole_products(rows, self.numbers) if is_large else rows @ self.numbers.T
+        rows, step = round_to_integers(x, largest=min(largest, LARGEST) if is_large else largest)
+        sums = integer_products(rows, self.numbers) if is_large else rows @ self.numbers.T
         products = sums.astype(np.float32, copy=False)
         products *= step
         products *= self.scales.T

@@ -216,8 +216,8 @@ def require_linker(nlp: Language, model: str = "") -> Linker:
 def set_kb(nlp: Language, kb: str, model: str) -> None:
     """Switch a pipeline to another knowledge base; "LABEL=KB" switches only that label.
 
-    RAISES BioelError: [B072] without a linker, [B325] if no label has a knowledge base of its own;
-        the same errors as `Linker.set_kb`.
+    RAISES BioelError: [B072] if there is no linker, [B325] if no label has a knowledge base of its
+        own; the same errors as `Linker.set_kb`.
     """
     linker, (label, folder) = require_linker(nlp, model), label_and_folder(kb)
     if not label:

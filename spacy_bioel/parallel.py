@@ -179,8 +179,8 @@ def require_gpu(gpu_id: int) -> None:
     """Use a GPU for all models that this thread creates or loads from now on.
 
     gpu_id (int): Number of the GPU, counted from 0; below 0: the CPU.
-    RAISES BioelError: [B040] without PyTorch, [B650] if it does not find the GPU, [B651] if CuPy
-        cannot use it.
+    RAISES BioelError: [B040] if PyTorch is missing, [B650] if it does not find the GPU, [B651] if
+        CuPy cannot use it.
     """
     if gpu_id < 0:
         return

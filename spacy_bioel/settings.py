@@ -35,7 +35,7 @@ _TYPE_WORDS = {
     "boolean": "true or false",
     "null": "null",
     "string": "a string",
-    "integer": "a whole number",
+    "integer": "an integer",
     "number": "a number",
 }
 

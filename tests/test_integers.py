@@ -40,7 +40,7 @@ def test_products_are_exact(monkeypatch, shape):
     alone = np.concatenate([matrix.times(row[None]) for row in rows[-5:]])
     assert alone.tobytes() == found[-5:].tobytes()
     monkeypatch.setattr(integers, "packed", lambda numbers: numbers.astype(np.float64).T)
-    monkeypatch.setattr(integers, "whole_products", np.matmul)
+    monkeypatch.setattr(integers, "integer_products", np.matmul)
     integers._round_matrix.cache_clear()
     assert IntegerMatrix.of(weights).times(rows).tobytes() == found.tobytes()
     integers._round_matrix.cache_clear()

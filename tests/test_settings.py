@@ -13,8 +13,8 @@ from spacy_bioel.loading import load_model
 from spacy_bioel.settings import LinkerSettings, MentionSettings
 
 WRONG = [
-    ({"max_candidates": True}, "max_candidates = True: expected a whole number from 1 to 10000"),
-    ({"max_candidates": 2.0}, "max_candidates = 2.0: expected a whole number from 1 to 10000"),
+    ({"max_candidates": True}, "max_candidates = True: expected an integer from 1 to 10000"),
+    ({"max_candidates": 2.0}, "max_candidates = 2.0: expected an integer from 1 to 10000"),
     ({"nil_threshold": 2}, "nil_threshold = 2: expected a number from 0 to 1"),
     ({"coherence": -1}, "coherence = -1: expected a number of at least 0"),
     ({"coherence": float("inf")}, "coherence = inf: expected a number of at least 0"),

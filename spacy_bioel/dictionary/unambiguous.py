@@ -34,7 +34,7 @@ from spacy_bioel.text.normalize import (
 from spacy_bioel.types import CHEMICAL, GENE, ORGANISM, BoolArray, IntArray, ScoredSpan, SpanKey
 
 MIN_NAME_LENGTH = 3  # min. characters in a name; acronyms may have one fewer
-MAX_ACRONYM_LENGTH = 6  # max. characters in an acronym; longer names match in any case
+MAX_ACRONYM_LENGTH = 6  # max. characters in an acronym; longer names are matched case-insensitively
 _MIN_UNSEEN_LENGTH = 4  # min. characters in a name that is absent from the training texts.
 # Similar names' annotation rate weighs as much as this many occurrences of the name itself.
 _SIMILAR_NAMES_WEIGHT = 2.0

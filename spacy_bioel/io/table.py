@@ -135,7 +135,7 @@ def read_text_table(path: StrPath, patient: str = "", date: str = "") -> Iterato
 
     patient, date (str): Names of columns whose cells are added to each tuple; "" for none.
 
-    RAISES BioelError: [B444] without a column of texts, [B511] for an empty or repeated id; the
+    RAISES BioelError: [B444] if there is no text column, [B511] if an id is empty or repeated; the
         same errors as `read_table`.
     """
     rows = _open_rows(path, quoted=True)
@@ -238,8 +238,8 @@ def read_header_table(
 ) -> Iterator[Concept]:
     """Stream concepts from a table whose header contains column keys: id, name, synonyms, ...
 
-    RAISES BioelError: [B136] if a key is probably misspelt, [B141] without a column "id"; the same
-        errors as `read_table`.
+    RAISES BioelError: [B136] if a key is probably misspelt, [B141] if there is no "id" column; the
+        same errors as `read_table`.
     """
     header = [cell.strip(' #"') for cell in next((row for _, row in _open_rows(path)), [])]
     columns: dict[str, Column] = {key: key for key in COLUMN_KEYS if key in header}

@@ -197,7 +197,7 @@ def find_included(folder: Path, place: str) -> str:
 
 
 def forget_paths(pipe: Path, **included: Any) -> None:
-    """In the pipeline's config, replace the original paths of files included in a saved pipe.
+    """In the pipeline's config, point included files' paths at their copies in a saved pipe.
 
     spaCy writes the config next to the pipe's folder, with the original paths, which may not exist
     on other machines.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spacy_bioel.errors import BioelError, Errors
-from spacy_bioel.integers import EXACT_LIMIT, LARGEST, packed, whole_numbers, whole_products
+from spacy_bioel.integers import EXACT_LIMIT, LARGEST, integer_products, packed, round_to_integers
 from spacy_bioel.kb.columns import RawFile, give_back
 from spacy_bioel.parallel import even_slices, one_thread_each
 from spacy_bioel.types import FloatArray, IntArray
@@ -21,7 +21,7 @@ Steps = Sequence[Sequence[float]]  # steps of an approximate search (see `kb.fai
 
 _FINE = 256  # number of values that the fine part can take
 _LARGEST = 127 * _FINE
-_EXACT_LIMIT = 1 << 52  # float64 represents all whole numbers up to this one exactly
+_EXACT_LIMIT = 1 << 52  # float64 represents all integers up to this one exactly
 
 _RESCORED_PER_BLOCK = 4096  # number of candidates to score exactly at a time
 _QUERIES_PER_BLOCK = 256
@@ -67,12 +67,12 @@ class QuantizedVectors:
 
     def take(self, rows: IntArray | slice) -> FloatArray:
         """Dequantise some rows. rows: shape (...,); returns shape (..., dim)."""
-        vectors = self.whole(rows)
+        vectors = self.unscaled(rows)
         vectors *= self.scales[rows][..., None]
         return vectors
 
-    def whole(self, rows: IntArray | slice) -> FloatArray:
-        """Return some rows as unscaled whole numbers. Shape (..., dim)."""
+    def unscaled(self, rows: IntArray | slice) -> FloatArray:
+        """Return some rows as unscaled integers. Shape (..., dim)."""
         numbers = self.codes[rows].astype(np.float32) * np.float32(_FINE)
         numbers += self.fine[rows]
         numbers -= np.float32(_FINE // 2)
@@ -120,7 +120,7 @@ class ExactIndex:
 
     def _candidates(self, queries: FloatArray, *, width: int) -> IntArray:
         """Return the best rows by the first 8 bits, padded with -1. Shape (n_queries, width)."""
-        query, row = _nearest(self.vectors, whole_numbers(queries, largest=LARGEST)[0], width)
+        query, row = _nearest(self.vectors, round_to_integers(queries, largest=LARGEST)[0], width)
         best = np.full((len(queries), width), -1, np.int64)
         best[query, np.arange(len(query)) - np.searchsorted(query, query)] = row
         return best
@@ -172,7 +172,7 @@ def _products(
     matrix = packed(queries)
     block_rows = max(1, min(_ROWS_PER_BLOCK, _PRODUCTS_PER_BLOCK // len(queries)))
     for start in range(0, len(codes), block_rows):
-        by_row = whole_products(codes[start : start + block_rows], matrix)
+        by_row = integer_products(codes[start : start + block_rows], matrix)
         products = by_row.T.astype(np.float32, layout)
         products *= scales[start : start + len(by_row)]
         yield start, products
@@ -198,16 +198,16 @@ def rescored(
     RETURNS (tuple): Rows and scores as in `ExactIndex.search`. Shape (n_queries, k) each.
     """
     scores: FloatArray = np.full(rows.size, -np.inf, np.float32)
-    # Sums of products are whole numbers that float64 represents exactly.
+    # Sums of products are integers that float64 represents exactly.
     largest = _EXACT_LIMIT // (_LARGEST * queries.shape[1])
-    whole, step = whole_numbers(queries.astype(np.float64), largest=largest)
+    whole, step = round_to_integers(queries.astype(np.float64), largest=largest)
     flat = rows.ravel()
     by_row = np.argsort(flat, kind="stable")  # to read each page only once for all queries
     by_row = by_row[flat[by_row] >= 0]
     for start in range(0, len(by_row), _RESCORED_PER_BLOCK):
         positions = by_row[start : start + _RESCORED_PER_BLOCK]
         row, query = flat[positions], positions // rows.shape[1]
-        sums = np.einsum("nd,nd->n", vectors.whole(row).astype(np.float64), whole[query])
+        sums = np.einsum("nd,nd->n", vectors.unscaled(row).astype(np.float64), whole[query])
         scores[positions] = sums * step[query, 0] * vectors.scales[row]
         if lean:
             give_back(vectors.codes, vectors.fine)

@@ -45,7 +45,7 @@ class NameLookup(JoiningPipe, Pipe):
 
     @property
     def linker(self) -> Linker:
-        """Linker that provides the knowledge base. RAISES BioelError: [B082] without a linker."""
+        """Linker that provides the knowledge base. RAISES BioelError: [B082] if there is none."""
         linkers: list[Linker] = [] if self.cfg["kb"] else self.pipeline.made_by(LINKER)
         if linkers:
             return max(linkers, key=lambda one: one.cfg["spans_key"] == self.cfg["spans_key"])
@@ -70,9 +70,9 @@ class NameLookup(JoiningPipe, Pipe):
     def annotate(self, docs: Sequence[Doc]) -> Sequence[FoundSpans]:
         """Write mentions and names to span groups, and return them for explanations.
 
-        RAISES BioelError: [B082] without a linker, [B083] if an earlier linker or `bioel_names`
-            pipe uses the same span group, [B084] if the linker has no labels for unambiguous names;
-            the same errors as `Linker.generator`.
+        RAISES BioelError: [B082] if there is no linker, [B083] if an earlier linker or
+            `bioel_names` pipe uses the same span group, [B084] if the linker has no labels for
+            unambiguous names; the same errors as `Linker.generator`.
         """
         linker, cfg = self.linker, NameSettings.of(self.cfg)
         self.pipeline.check_order(self._check_order)

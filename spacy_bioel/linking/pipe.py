@@ -484,7 +484,7 @@ class Linker(StoredPipe[LinkerSettings]):
 
         progress (Callable | None): Called with the number of names after each block.
         RETURNS (Encoded): Counts for all knowledge bases, and the last one's approximate index.
-        RAISES BioelError: [B053] without an encoder; the same errors as `write_vectors`.
+        RAISES BioelError: [B053] if there is no encoder; the same errors as `write_vectors`.
         """
         with self._lock:
             if not self.has_encoder:

@@ -2,7 +2,7 @@
 
 All numbers are float32. Weights have the same names as in the `state_dict` of the torch networks,
 so saved pipelines run without torch. Results agree with torch to within 1e-5, unless the model is
-quantised: it then multiplies whole numbers (see `integers`).
+quantised: it then multiplies integers (see `integers`).
 
 A tok2vec is a listener to a `tok2vec` pipe, or part of the model. Tokens with identical features
 are embedded once per batch, and the layers of spaCy's CNN run in NumPy, whose matrix products take
@@ -43,7 +43,7 @@ def linear(x: FloatArray, weight: Matrix, bias: FloatArray | None = None) -> Flo
 
 
 def maybe_quantized(weight: FloatArray, quantized: bool) -> Matrix:
-    """Return a weight matrix for `linear`, rounded to whole numbers if the model is quantised."""
+    """Return a weight matrix for `linear`, rounded to integers if the model is quantised."""
     return IntegerMatrix.of(weight) if quantized else weight
 
 
@@ -170,7 +170,7 @@ def _linear_shapes(name: str, width_out: int, width_in: int) -> Shapes:
     return {f"{name}.weight": (width_out, width_in), f"{name}.bias": (width_out,)}
 
 
-START_BIAS = -4.0  # initial bias of a label, because almost no spans are mentions
+START_BIAS = -4.0  # initial bias of a label; low, because almost no spans are mentions
 
 
 def detector_shapes(
@@ -206,7 +206,7 @@ class NumpyResCNN:
     weights (Weights): Weights of the torch network.
     tables (Weights): Frozen embeddings (see `models.networks.FrozenEmbeddings`).
     widths (Sequence[int]): Odd filter widths.
-    quantized (bool): Whether to multiply whole numbers.
+    quantized (bool): Whether to multiply integers.
     """
 
     def __init__(

@@ -161,7 +161,7 @@ def name_encoder_of(model: Model) -> NameEncoder:
 def add_encoder(model: Model, source: EncoderSource) -> None:
     """Add the word pieces and the network to a model with a `NetworkKind`.
 
-    RAISES BioelError: [B040] without torch; other errors depend on the architecture.
+    RAISES BioelError: [B040] if torch is missing; other errors depend on the architecture.
     """
     model.attrs["kind"].make(model, source)
 

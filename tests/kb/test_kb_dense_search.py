@@ -70,7 +70,7 @@ def test_same_as_sorting_all_scores(block_rows, monkeypatch):
     numbers = random.standard_normal((3000, 16))
     numbers[::3] = numbers[0]  # a thousand ties
     vectors = quantize(numbers)
-    stored = vectors.whole(slice(None)).astype(np.float64) * vectors.scales[:, None]
+    stored = vectors.unscaled(slice(None)).astype(np.float64) * vectors.scales[:, None]
     queries = random.standard_normal((100, 16)).astype(np.float32)
     exact = (queries.astype(np.float64) @ stored.T).astype(np.float32)
     expected = np.argsort(-exact, axis=1, kind="stable")[:, :10]

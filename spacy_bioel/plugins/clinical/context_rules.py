@@ -101,7 +101,7 @@ class ContextRules:
 
 
 def _any_of(words: Iterable[str]) -> str:
-    """Build a pattern that matches any of `words` as a whole word, or nothing if it is empty."""
+    """Build a pattern that matches any of `words` as a whole word, or nothing without words."""
     longest_first = sorted(sorted(words), key=len, reverse=True)
     alternatives = [re.escape(w) + (r"(?!\w)" if w[-1].isalnum() else "") for w in longest_first]
     return "|".join(alternatives) or r"(?!)"

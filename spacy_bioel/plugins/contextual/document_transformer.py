@@ -158,7 +158,7 @@ class _TransformerShim(AveragingShim):
 def _load_if_new(model: DocumentEncoder, X: object = None, Y: object = None) -> None:
     """Load the checkpoint, unless the network was loaded with a saved pipeline.
 
-    RAISES BioelError: [B171] without a path, [B154] if the width differs; the same errors as
+    RAISES BioelError: [B171] if no path is given, [B154] if the width differs; the same errors as
         `read_checkpoint`.
     """
     shim: Any = model.shims[0]

@@ -30,7 +30,7 @@ class VocabularyOptions(LinkOptions):
     def change(
         self, linked: Iterable[LinkedText], nlp: Language, run: LinkRun
     ) -> Iterable[LinkedText]:
-        """Replace link ids. RAISES BioelError: [B072] without a linker, [B609] as in `LinksAs`."""
+        """Replace link ids. RAISES BioelError: [B072] no linker, [B609] as in `LinksAs`."""
         from spacy_bioel.loading import require_linker
         from spacy_bioel.plugins.curation.mappings import LinksAs
 

@@ -59,7 +59,7 @@ def finding_cells(finding: CheckedId) -> tuple[str, ...]:
 
 
 def read_baseline(path: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield (id, name, verdict) of accepted findings. RAISES BioelError: [B605] for other files."""
+    """Yield (id, name, verdict) of accepted findings. RAISES BioelError: [B605] if damaged."""
     for place, line in numbered_lines(path):
         try:
             record = parse_json(line)

@@ -195,7 +195,7 @@ def card(
 
 
 def read_scores(path: Path) -> list[dict[str, Any]]:
-    """Read the output of `bioel evaluate --json`. RAISES BioelError: [B366] for other files."""
+    """Read the output of `bioel evaluate --json`. RAISES BioelError: [B366] if it has no scores."""
     try:
         rows = json.loads(path.read_text(encoding="utf8"))
     except ValueError as error:

@@ -253,7 +253,7 @@ def _adapt_linker(
     *,
     kept: Collection[str],
 ) -> None:
-    """Link each new label to a knowledge base in `kb`, or like the label that it starts from."""
+    """Link each new label to its knowledge base in `kb`, or to that of the label it starts from."""
     cfg = linker.cfg
 
     def renamed(values: Mapping[str, Any], only: Collection[str]) -> dict[str, Any]:

@@ -197,7 +197,7 @@ def check_out(out: Path, inputs: dict[str, str | Path | None]) -> None:
 
 
 def require_extra(nlp: Language) -> None:
-    """Add the extra that a pipeline's networks need to its requirements."""
+    """Add to a pipeline's requirements the extra that its networks need."""
     from spacy.util import get_minor_version_range
 
     from spacy_bioel.models.torch_io import needs_torch
