@@ -27,7 +27,7 @@ def load(
     context: bool = False,
     preset: str | None = None,
 ) -> Language:
-    """Load a pipeline; by default the starter, which needs no download.
+    """Load a pipeline, by default the starter, which needs no download.
 
     The starter finds diseases, chemicals, genes, organisms, cell lines and variants, and links them
     to MeSH, NCBI Gene (human, mouse, rat, zebrafish, fly, worm, yeasts), NCBI Taxonomy and
@@ -35,8 +35,8 @@ def load(
     knowledge bases are built in the user's cache folder.
 
     model (str | Path): "starter", the folder or package name of a pipeline, or a knowledge base
-        folder; the names in the knowledge base are then found and linked.
-    disable, exclude (str | Iterable[str]): Pipes to disable or to leave out, as in `spacy.load`,
+        folder, whose names are then found and linked.
+    disable, exclude (str | Iterable[str]): Pipes to disable or exclude, as in `spacy.load`,
         such as "bioel_linker".
     config (Mapping | None): Settings to override in the pipeline, nested or with dotted names:
         {"components.bioel_linker.nil_threshold": 0.6}.
@@ -57,8 +57,8 @@ def load(
     return nlp
 
 
-# Functions that are imported on first access to keep importing the package fast. Plugins register
-# further functions.
+# Functions that are imported on first access, so that importing the package is fast. Plugins
+# register further functions.
 _LAZY_MODULES = {
     "explain": "report",
     "links_frame": "export.html",

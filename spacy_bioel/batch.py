@@ -1,7 +1,7 @@
 """A batch of mentions and their links as a table with one row per mention.
 
-`linking.find` fills the columns `spans` and `queries` (the strings to look up), and `linking.link`
-`candidates` and `links`. Rules and contextual models read columns and return new columns.
+`linking.find` fills the columns `spans` and `queries` (the strings to look up); `linking.link`
+fills `candidates` and `links`. Rules and contextual models read columns and return new columns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spacy_bioel.text.normalize import normalize_name, normalize_names, subscrip
 from spacy_bioel.text.sentences import expand_abbreviations
 from spacy_bioel.types import Candidate, Link
 
-LabelledString = tuple[str, str]  # a normalised string, and the label of its mention or ""
+LabelledString = tuple[str, str]  # a normalised string, and its mention's label or ""
 AS_NAME = "\0"  # label for names found by the dictionary, which need no search
 Ranked = Mapping[LabelledString, tuple[Candidate, ...]]  # the candidates, best first
 
@@ -35,7 +35,7 @@ class Query:
         reading is a tuple of parts: ("breast cancer", "ovarian cancer").
     others (tuple[str, ...]): Other strings that rules will look up, such as spellings of a gene;
         ranking these strings in the same batch puts them into the cache.
-    parts_agree (bool): The parts are all right or all wrong, such as genes from one organism.
+    parts_agree (bool): The parts are all right or all wrong, as with genes from one organism.
     text (str): The mention with abbreviations expanded, before normalisation.
     """
 
@@ -64,14 +64,14 @@ class Batch:
     spans (Sequence[Span]): The mentions and parts.
     queries (Sequence[Query]): The strings to look up for each mention and part.
     owners (Sequence[int]): Index of the document that contains each mention and part.
-    probabilities (Sequence[float | None]): The probability that the words of a name found by the
-        dictionary, or of its part, mean the name here; else None. Empty if all are None.
+    probabilities (Sequence[float | None]): For a name found by the dictionary, or a part of one,
+        the probability that its words mean the name here; else None. Empty if all are None.
     states (dict | None): Hidden states of the contextual model, if the model found the mentions.
     n_parts (int): Number of parts at the end of these columns.
     candidates (Sequence): Candidates of each mention and part, best first; empty until ranked.
     nil_threshold (float): Minimum score of a linked candidate, for rules; set by `decide`.
     links (Sequence[Link]): The decision for each mention; empty until `decide`.
-    found (Sequence[FoundSpans | None]): The spans of each document; None if no names were sought.
+    found (Sequence[FoundSpans | None]): Each document's spans; None if names were not looked for.
     """
 
     docs: Sequence[Doc]
@@ -97,8 +97,8 @@ class Batch:
         found: Sequence[FoundSpans | None] = (),
     ) -> Batch:
         """Collect the mentions in each document, with a query for each: the name that the span
-        stands for, or else the span's text, with abbreviations that the document defines expanded
-        and subscripts written out."""
+        stands for, or else the span's text, with the document's abbreviations expanded and
+        subscripts written out."""
         all_spans: list[Span] = []
         owners: list[int] = []
         texts: list[str] = []
@@ -176,7 +176,7 @@ class Batch:
 
 
 def _span_of_part(part: str, query: Query, composite: Span) -> Span:
-    """Return the span of a part, or of the words that only it has, or of the whole composite."""
+    """Return the span of a part, of the words that only it has, or of the whole composite."""
     reading = next(reading for reading in query.readings if part in reading)
     shared = {word for other in reading if other != part for word in other.split()}
     distinctive = " ".join(word for word in part.split() if word not in shared)

@@ -49,13 +49,13 @@ def create_corpus_v1(
     """Registered as `spacy-bioel.Corpus.v1`: read any supported corpus file as training examples.
 
     path (str): A .spacy file from `bioel convert`, or PubTator, BioC, JSONL, ...
-    format (str | None): Name of the format; None: detected from the content.
+    format (str | None): Name of the format; None: detected from the contents.
     prefix (str): CURIE prefix for ids that have no prefix, e.g. "MESH".
     widen (bool): Widen mentions that start or end inside a token to whole tokens; False: drop
         them, with a warning that counts them [W060].
     limit (int): Maximum number of documents; 0: all.
-    given_mentions (bool): Provide the pipeline with the offsets and labels of the gold mentions,
-        but not their ids, to train a pipeline that has only a linker.
+    given_mentions (bool): Give the pipeline the offsets and labels of the gold mentions but not
+        their ids. Use this to train a linker-only pipeline.
     annotates (Sequence[str]): Labels that the corpus annotates. For other labels, training does not
         use unannotated text as negative examples. Empty: as declared in each document, or all
         labels.
@@ -85,7 +85,7 @@ def create_corpus_v1(
 def mix_corpora_v1(*corpora: Corpus) -> Corpus:
     """Registered as `spacy-bioel.Mix.v1`: read the documents in several corpora, one after another.
 
-    corpora: Readers, such as `spacy-bioel.Corpus.v1`, each with the labels that it `annotates`.
+    corpora: Readers, such as `spacy-bioel.Corpus.v1`, each with its own `annotates`.
     """
     return lambda nlp: chain.from_iterable(corpus(nlp) for corpus in corpora)
 

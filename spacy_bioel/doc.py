@@ -1,10 +1,10 @@
 """Read and write gold mentions, mentions to link, and links on a Doc.
 
-The record of a link (candidates, facts) is a value of the Span extension `bioel_records`. So the
-record stays with the characters of the mention if a span group is filtered, sorted, assigned or
-copied, and in `Doc.copy`, `Doc.from_docs`, pickles and `to_bytes`. A value contains the records of
-all labels and span groups for its characters. The facts are also in the span group attributes, so
-that a DocBin without user data keeps the facts.
+A link's record (candidates, facts) is a value of the Span extension `bioel_records`, so it stays
+with the mention's characters if a span group is filtered, sorted, assigned or copied, and in
+`Doc.copy`, `Doc.from_docs`, pickles and `to_bytes`. A value contains the records of all labels and
+span groups for its characters. The facts are also stored in the span group attributes, so that a
+DocBin without user data keeps them.
 
 spaCy drops `kb_id` when it projects spans, so gold mentions are realigned here by character
 offsets, and mentions that do not fit the tokens are counted.
@@ -56,7 +56,7 @@ def normalized_tokens(docs: Sequence[Doc]) -> list[str]:
     normalized: dict[int, str] = {}
     for doc in docs:
         ids, strings = doc.to_array(ORTH).tolist(), doc.vocab.strings
-        new = set(ids).difference(normalized)  # `-` would iterate over all keys for each document
+        new = set(ids).difference(normalized)  # the `-` operator would iterate over all keys
         normalized |= zip(new, normalize_names([strings[id_] for id_ in new]), strict=True)
         tokens += map(normalized.__getitem__, ids)
     return tokens
@@ -90,7 +90,7 @@ class GoldSpan:
 
 @dataclass
 class Alignment:
-    """The number of gold mentions, how many of them were widened, and a list of lost mentions."""
+    """The number of gold mentions, how many of them were widened, and a list of those lost."""
 
     n: int = 0
     widened: int = 0
@@ -112,7 +112,7 @@ def add_gold(
 ) -> Alignment:
     """Write the gold mentions in `text` to a span group, doc.spans["bioel_gold"] by default.
 
-    widen (bool): Widen mentions that cut through a token to whole tokens; otherwise they are lost.
+    widen (bool): Widen mentions that start or end inside a token; otherwise, they are lost.
     """
     alignment = Alignment(n=len(text.mentions))
     spans, scores = [], []
@@ -170,7 +170,7 @@ def gold_spans(example: Example, *, key: str = GOLD_KEY) -> Iterator[GoldSpan]:
 
 
 def takes_entities(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> bool:
-    """Return whether a linker with this `mentions` setting links the entities of a document."""
+    """Return whether a linker with this `mentions` setting links a document's entities."""
     if mentions != "auto" or spans_key not in doc.spans:
         return mentions in ("ents", "auto")
     attrs = doc.spans[spans_key].attrs
@@ -178,7 +178,7 @@ def takes_entities(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> bo
 
 
 def mention_spans(doc: Doc, mentions: str, *, spans_key: str = SPANS_KEY) -> list[Span]:
-    """Return the spans to link, excluding any the linker itself added in an earlier run.
+    """Return the spans to link, excluding any that the linker itself added in an earlier run.
 
     mentions (str): "spans", "spans+dictionary", "ents", or "auto": the span group if there is one,
         else doc.ents.
@@ -199,7 +199,7 @@ def stored_names(doc: Doc, spans_key: str) -> Mapping[str, Any]:
 
 
 def set_names(found: FoundSpans, mentions: Collection[SpanKey], *, spans_key: str) -> None:
-    """Write mentions and any additional names found to a new span group for a linker."""
+    """Write mentions, and any other names that were found, to a new span group for a linker."""
     doc, spans, places = found.doc, found.to_spans(), [span[:3] for span in found.spans]
     pairs = list(zip(keys := list(map(_span_key, spans)), places, strict=True))
     rows = [
@@ -273,9 +273,9 @@ def set_links(
     Detector scores are kept if the links match the spans in the old group; ids of matching spans
     (`span.id_`) are always kept.
 
-    kb (str): Fingerprint of the knowledge base for candidates without their own.
+    kb (str): Fingerprint of the knowledge base, for candidates that do not have their own.
     adds (bool): The linker may have linked additional mentions, which get a score of 1.
-    from_ents (bool): The mentions are the entities of the document.
+    from_ents (bool): The mentions are the document's entities.
     RAISES BioelError: [B057] if an offset is not a token boundary.
     """
     old = doc.spans[spans_key] if spans_key in doc.spans else None
@@ -360,7 +360,7 @@ def record_of(span: Span, spans_key: str = "") -> Record | None:
 
     If several linkers have linked the same characters with the same label, choose the record from
     the group `spans_key`, or from the group in `span.id_`. Failing both, prefer records with the
-    concept id of the span, then of the linker that set the ids of `doc.ents`, then newer ones.
+    span's concept id, then records of the linker that set the ids of `doc.ents`, then newer ones.
     """
     (*offsets, label), doc = _span_key(span), span.doc
     values: dict[Any, Any] = doc.user_data
@@ -447,7 +447,7 @@ def set_ent_links(doc: Doc, *, spans_key: str) -> None:
 def set_links_as_ents(doc: Doc, *, spans_key: str) -> None:
     """Replace the entities with the links, keeping the longest if links overlap.
 
-    Links without a label are left out, because spaCy does not allow entities without a label.
+    Links without a label are skipped, because spaCy does not allow entities without a label.
     """
     spans = filter_spans([span for span in doc.spans[spans_key] if span.label])
     doc.ents = [Span(doc, s.start, s.end, s.label, kb_id=s.kb_id) for s in spans]

@@ -1,7 +1,7 @@
 """Error and warning messages of the engine, one per line, sorted by code.
 
-Messages of a plugin are in its `errors.py`, in subclasses of `Errors` and `Warnings`; no code is used
-twice. A new message takes a free code near related messages: B02x knowledge base, B05x pipes,
+A plugin's messages are in its `errors.py`, in subclasses of `Errors` and `Warnings`; no code is
+used twice. A new message gets a free code near related messages: B02x knowledge base, B05x pipes,
 B10x-B14x file formats, B15x-B17x transformers, B18x vectors, B20x-B21x changed or damaged knowledge
 bases, B38x-B39x services, W for warnings.
 """
@@ -25,7 +25,7 @@ class _Coded(type):
 
 
 class BioelError(ValueError):
-    """Error in an input or a setting; the message states the problem and how to fix it."""
+    """Error in an input or a setting; the message says what is wrong and how to fix it."""
 
 
 def shortened(text: str, max_length: int = 80) -> str:
@@ -34,7 +34,7 @@ def shortened(text: str, max_length: int = 80) -> str:
 
 
 def crash_report(error: BaseException, *, max_length: int = 80) -> str:
-    """Format a traceback, shortening error messages to `max_length` (0: leave them out)."""
+    """Format a traceback, shortening error messages to `max_length` (0: omit them)."""
     report = TracebackException.from_exception(error)
     part: TracebackException | None = report
     while part is not None:

@@ -1,4 +1,4 @@
-"""Explain links and why spans are mentions, and register the Span extensions."""
+"""Explain why spans are mentions and how they are linked, and register the Span extensions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from spacy_bioel.types import (
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """A span that was considered as a mention, by character offsets.
+    """A span that was considered as a mention, with its character offsets.
 
     label (str): "" if the span was found as a name in a knowledge base.
     reason (str): Why the span is a mention or not; "" if its probability alone decided.
@@ -57,7 +57,7 @@ class Reasons:
         self._dropped: set[Considered] = set()
 
     def read(self, found: FoundSpans) -> None:
-        """Read a document's log of why spans changed. Call this before its tokens change."""
+        """Read a document's log of why spans changed. Call this before changing the tokens."""
         for entry in found.log:
             for before, after, why, name in [entry] if isinstance(entry, SpanChange) else entry():
                 keys = {span[:3] for span in before}, {span[:3] for span in after}
@@ -235,7 +235,7 @@ def explain_link(
     nil_threshold: float,
     probability: float | None,
 ) -> Explanation:
-    """Explain a link; `kb` is the knowledge base of its candidates, if it is open."""
+    """Explain a link; `kb` is its candidates' knowledge base, if that is open."""
     candidates = []
     for c in link.candidates:
         columns = c.id, c.name, c.preferred_name or c.name, c.score, c.evidence
@@ -276,8 +276,8 @@ def register_extensions(facts: Iterable[str] = ()) -> None:
     `span._.concept_id` and its synonym `span._.cui` return the linked concept's id in any
     vocabulary, or None; `span._.cuis` returns all ids. `span._.candidates` and
     `span._.explanation` (see `explain_span`) show how the concept was chosen. Extensions of
-    declared facts, such as `span._.negated`, are None without the fact. Extensions registered by
-    another package are kept, with a warning [W270].
+    declared facts, such as `span._.negated`, are None for spans without the fact. Extensions
+    registered by another package are kept, with a warning [W270].
 
     facts (Iterable[str]): Facts that entity rules add, such as "hgvs"; each becomes an extension.
     """
@@ -342,7 +342,7 @@ def extension_getters() -> dict[str, Callable[[Span], Any]]:
 
 
 def reason_of(link: Link, *, nil_threshold: float | None = None) -> str:
-    """Explain in one sentence why a mention is linked, or NIL.
+    """Explain in one sentence why a mention is linked or NIL.
 
     nil_threshold (float | None): Minimum score of a link; None if unknown.
     """

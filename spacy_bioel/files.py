@@ -1,4 +1,4 @@
-"""Atomic writes: fill a temporary file or folder next to the target, then replace it in one step.
+"""Atomic writes: fill a temporary file or folder, then replace the target with it in one step.
 
 Temporary file names contain the host and the process id. If a run is killed, its temporary file
 is left behind until the next run with the same target removes it.
@@ -31,7 +31,7 @@ _SYSTEM_FOLDERS = (Path("/dev"), Path("/proc"))
 
 
 def suffix_of(path: str, suffixes: Sequence[str]) -> str:
-    """Return which of `suffixes` a file name ends in, or "" if the name has no dot.
+    """Return which of `suffixes` a file name ends with, or "" if the name has no dot.
 
     RAISES BioelError: [B198] for any other suffix.
     """
@@ -129,7 +129,7 @@ def is_stream(out: Path) -> bool:
 def fingerprint_folder(folder: Path) -> str:
     """Compute a fingerprint of a saved pipeline from the names and contents of its files.
 
-    Model card files are left out, because they do not affect predictions.
+    Model card files are ignored, because they do not affect predictions.
     """
     digest = blake2b(digest_size=8)
     cards = {folder / name for name in ("README.md", "card.html", "meta.json")}

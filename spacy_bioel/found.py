@@ -1,7 +1,7 @@
 """The spans found in a document so far, and the reason for each change to them.
 
-Whatever finds mentions, such as a detector, entity rules or a dictionary, changes a `FoundSpans`.
-Explanations are made from its log.
+All sources of mentions (detectors, entity rules and dictionaries) update a `FoundSpans`, and its
+log is used for explanations.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spacy_bioel.types import ScoredSpan, SpanKey
 class SpanChange(NamedTuple):
     """A change to a document's spans: the spans before, the spans after, and the reason.
 
-    name (str): The knowledge base name that matches the span, or that it stands for; or "".
+    name (str): The knowledge base name that the span matches or stands for; or "".
     """
 
     before: Sequence[ScoredSpan]
@@ -29,22 +29,22 @@ class SpanChange(NamedTuple):
 
 
 class InvalidSpan(ValueError):
-    """Raised for a value that is not a span in its document, with the document's token count."""
+    """Raised for a value that is not a span in its document; args: the value and token count."""
 
 
 class FoundSpans:
     """The spans in a document that may become mentions.
 
-    spans (list[ScoredSpan]): The spans, in text order. A change replaces this list. Of spans with
-        the same tokens and label, the most probable is kept.
+    spans (list[ScoredSpan]): The spans, in text order. A change replaces this list. If spans have
+        the same tokens and label, only the most probable is kept.
     names (dict[SpanKey, str]): For spans that stand for a name ("HTN"), the name to look up.
-    meant (dict[SpanKey, float]): For spans that match a name of a dictionary, the probability that
-        the name is meant.
+    meant (dict[SpanKey, float]): For spans that match a dictionary name, the probability that the
+        name is meant.
     has_unambiguous (bool): Whether unambiguous names have been looked for.
-    excluded (Collection[str]): Words that are not mentions, in lower case and on one line.
-    why (str): The default reason of a change.
-    n_changes (int): Number of changes in the log, without rejections.
-    log (list): Changes and rejections in order, or functions that return some when called.
+    excluded (Collection[str]): Words that are not mentions, in lower case and without line breaks.
+    why (str): The default reason for a change.
+    n_changes (int): Number of changes in the log, excluding rejections.
+    log (list): Changes and rejections in order, or functions that return them when called.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""Products of integer matrices that are identical on every processor.
+"""Products of integer matrices, with identical results on every processor.
 
 Floats are rounded at every addition, so a product in float32 depends on the order in which a
-library adds. Here each row of a matrix is integers times a float32 scale. They are small
-enough for every sum of products to stay below 2 ** 24, where float32 is exact: numkong, which
+library adds. Here each row of a matrix is a row of integers times a float32 scale. The integers are
+small enough for every sum of products to stay below 2 ** 24, where float32 is exact: numkong, which
 multiplies large matrices, and NumPy compute the same numbers, with any number of threads.
 """
 
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from spacy_bioel.types import FloatArray
 
-LARGEST = 127  # largest number in a matrix: the range of int8, without -128
-EXACT_LIMIT = (1 << 24) - 1  # float32 represents all integers up to this exactly
+LARGEST = 127  # largest number in a matrix: the range of int8, excluding -128
+EXACT_LIMIT = (1 << 24) - 1  # float32 represents all integers up to this one exactly
 _MIN_OUTPUTS = 64  # with fewer outputs than this, NumPy is as fast.
 # Smaller numbers are rounded to 0, because dividing by the smallest floats would overflow.
 _SMALLEST = np.float32(1e-30)
@@ -29,7 +29,7 @@ _SPARE_BITS = np.uint32(0xFF)  # the unused bits of a scale
 def round_to_integers(x: Any, *, largest: int) -> tuple[Any, Any]:
     """Round each row of a float32 or float64 matrix to integers times a step.
 
-    largest (int): Largest integer, which the largest value in each row becomes.
+    largest (int): The integer that the largest value in each row becomes.
     RETURNS (tuple): The integers as floats, and the step of each row, shape (n, 1).
     """
     highest = np.maximum(x.max(axis=1, initial=0), -x.min(axis=1, initial=0))
@@ -42,7 +42,7 @@ def quantize_weights(weights: FloatArray, *, axis: int = -1) -> tuple[FloatArray
     """Round weights to integers from -127 to 127 times a scale.
 
     The products of the integers and the scales are exact, because scales have 16 significant
-    bits, and are rounded to the same numbers again.
+    bits; rounding the products again gives the same numbers.
 
     axis (int): Axis of the weights that share a scale.
     RETURNS (tuple): The integers as floats, and the scales, with a length of 1 on the axis.
@@ -81,7 +81,7 @@ class IntegerMatrix:
 
     @classmethod
     def of(cls, matrix: FloatArray) -> IntegerMatrix:
-        """Round a matrix of finite floats. It is cached, so it must not be changed later."""
+        """Round a matrix of finite floats. The matrix is cached, so do not change it later."""
         return _round_matrix(_ByValue(matrix))
 
     def times(self, x: FloatArray) -> FloatArray:
@@ -101,7 +101,7 @@ class IntegerMatrix:
 
 @dataclass(frozen=True, eq=False)
 class _ByValue:
-    """A matrix as a cache key; comparing matrices takes a tenth of the time of rounding them."""
+    """A matrix as a cache key; comparing matrices is ten times as fast as rounding them."""
 
     matrix: FloatArray
 
@@ -112,7 +112,7 @@ class _ByValue:
         return isinstance(other, _ByValue) and np.array_equal(self.matrix, other.matrix)
 
 
-@lru_cache(maxsize=64)  # enough for the matrices of two detectors and encoders
+@lru_cache(maxsize=64)  # enough for the matrices of two detectors and two encoders
 def _round_matrix(key: _ByValue) -> IntegerMatrix:
     numbers, scales = quantize_weights(key.matrix)
     return IntegerMatrix(packed(numbers) if len(numbers) >= _MIN_OUTPUTS else numbers, scales)

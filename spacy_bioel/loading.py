@@ -54,7 +54,7 @@ _NO_FACTORY = re.compile(r"\[E002\] Can't find factory for '([^']+)'")
 def import_code(path: str) -> UserCode:
     """Import a Python file that registers functions for configs, like `spacy train --code`.
 
-    RAISES BioelError: [B502] if the file is missing or fails.
+    RAISES BioelError: [B502] if the file is missing or raises an error.
     """
     path = os.path.abspath(path)
     loader = SourceFileLoader(_CODE_MODULE, path)
@@ -71,7 +71,7 @@ def import_code(path: str) -> UserCode:
 
 
 def _describe_code_error(error: Exception, path: str) -> str:
-    """Describe an error, with the line in the file that raised it, if known."""
+    """Describe an error, including the line in the file that raised it, if known."""
     if isinstance(error, FileNotFoundError) and error.filename == path:
         return "there is no such file"
     stack = traceback.extract_tb(error.__traceback__)
@@ -106,13 +106,13 @@ def load_model(
 
     model (str): Folder or package name of a pipeline, or "starter"; or a knowledge base folder, or
         a bundled knowledge base such as "starter:genes".
-    more (Sequence[str]): Additional knowledge bases: folders or bundled ones, if the model is a
-        knowledge base; "LABEL=FOLDER", if it is a pipeline.
+    more (Sequence[str]): Additional knowledge bases: folders or bundled ones if the model is a
+        knowledge base, or "LABEL=FOLDER" if it is a pipeline.
     preset (str | None): See `set_preset`.
     options: `disable`, `exclude` and `config`, as for `spacy.load`.
     RAISES BioelError: [B071] if there is no such pipeline, [B323] if a knowledge base without a
         label is added to a pipeline, [B501] if the config uses an unregistered function, [B541] if
-        there are options for a knowledge base, [B661] if something belongs to a plugin that is
+        options are given for a knowledge base, [B661] if something comes from a plugin that is
         missing; the same errors as `set_kb`.
     """
     labelled = [kb for kb in more if label_and_folder(kb)[0]]
@@ -257,12 +257,12 @@ def find_detector(nlp: Language) -> MentionDetector | None:
 
 
 def spans_key(linker: Linker | None) -> str:
-    """Return the key of the linker's span group, or the default key without a linker."""
+    """Return the key of the linker's span group, or the default key if there is no linker."""
     return SPANS_KEY if linker is None else str(linker.cfg["spans_key"])
 
 
 def pipes_made_by(factory: str, nlp: Language) -> Iterator[Any]:
-    """Yield the pipes that a factory made, whatever their names."""
+    """Yield the pipes that a factory created, whatever their names."""
     return (pipe for name, pipe in nlp.pipeline if nlp.get_pipe_meta(name).factory == factory)
 
 
@@ -303,7 +303,7 @@ def load_starter(
 class Verification:
     """Results of `verify_saved` by folder.
 
-    whole (list[str]): Folders with unchanged files, and the pipeline folder if it loads.
+    whole (list[str]): Folders with unchanged files, and the pipeline folder if the pipeline loads.
     without (list[str]): Pipe folders without a manifest, which must have been removed by hand.
     failed (dict[str, str]): Folder -> first error.
     """

@@ -198,7 +198,7 @@ def require_gpu(gpu_id: int) -> None:
         raise BioelError(Errors.B650.format(gpu_id=gpu_id, **about))
     try:
         thinc.require_gpu(gpu_id)
-        _ = thinc.get_current_ops().alloc1f(1) + 1  # CuPy compiles this, so it needs all of CUDA
+        _ = thinc.get_current_ops().alloc1f(1) + 1  # CuPy compiles this using the CUDA toolkit
     except Exception as error:
         thinc.require_cpu()
         cuda = torch.version.cuda or ""
@@ -207,7 +207,7 @@ def require_gpu(gpu_id: int) -> None:
 
 
 def gpu_in_use() -> int:
-    """Return the number of the GPU that this thread uses, or -1 for the CPU."""
+    """Return the id of the GPU that this thread uses, or -1 for the CPU."""
     from thinc.api import get_current_ops
 
     ops = get_current_ops()
@@ -240,7 +240,7 @@ def in_halves(compute: Callable[[Any], _Row], rows: Any) -> list[_Row]:
 
 @contextmanager
 def memory_errors() -> Iterator[None]:
-    """Turn GPU out-of-memory errors into errors with a remedy. RAISES BioelError: [B653]"""
+    """Turn GPU out-of-memory errors into errors that suggest a remedy. RAISES BioelError: [B653]"""
     try:
         yield
     except _memory_errors() as error:

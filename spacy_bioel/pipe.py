@@ -136,7 +136,7 @@ def note_origin(nlp: Language, source: Language) -> None:
     """Record that a pipe comes from another pipeline: add that pipeline and its own origins to
     nlp.meta["bioel"]["origins"], for the model card.
 
-    source (Language): The other pipeline; left out if it has no name, as when training is resumed.
+    source (Language): The other pipeline; ignored if it has no name, as when training is resumed.
     """
     meta = source.meta
     origins = [*meta.get("bioel", {}).get("origins", ())]
@@ -158,7 +158,7 @@ class Pipeline:
         self._has_mentions = False
 
     def made_by(self, factory: str) -> list[Any]:
-        """Return the pipes that a factory made, including disabled pipes."""
+        """Return the pipes that a factory created, including disabled pipes."""
         nlp = self._nlp()
         if nlp is None:
             return []
@@ -186,7 +186,7 @@ class Pipeline:
 
 
 class JoiningPipe:
-    """A pipe with a reference to its pipeline, updated if another pipeline takes the pipe."""
+    """A pipe with a reference to its pipeline, updated if another pipeline takes over the pipe."""
 
     pipeline: Pipeline
     created_with: dict[str, Any]  # the settings that the pipe was created with
@@ -214,8 +214,8 @@ class JoiningPipe:
 class StoredPipe(JoiningPipe, TrainablePipe, Generic[S]):
     """A TrainablePipe that is saved as named parts: its state in JSON, and the result of `parts`.
 
-    Settings are saved only in the config of the pipeline; if they could not be loaded again, the
-    pipe is not saved. If loading fails after some parts were replaced, the pipe refuses to be used
+    Settings are saved only in the pipeline's config; if they could not be loaded again, the pipe is
+    not saved. If loading fails after some parts were replaced, the pipe refuses to be used
     until a load succeeds.
     """
 
@@ -270,7 +270,7 @@ class StoredPipe(JoiningPipe, TrainablePipe, Generic[S]):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        """Learn from a batch, or warn [W345] if it has no gold. Raises the errors of `learn`."""
+        """Learn from a batch, or warn [W345] if it has no gold mentions. RAISES: As `learn`."""
         examples = list(examples)
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
@@ -291,7 +291,7 @@ class StoredPipe(JoiningPipe, TrainablePipe, Generic[S]):
         return losses
 
     def learn(self, examples: Sequence[Example]) -> float | None:
-        """Accumulate a batch's gradients. RETURNS (float | None): Loss; None without a gradient."""
+        """Accumulate a batch's gradients. RETURNS (float | None): Loss; None if there are none."""
         raise NotImplementedError
 
     def finish_update(self, sgd: Optimizer) -> None:
@@ -336,7 +336,7 @@ class StoredPipe(JoiningPipe, TrainablePipe, Generic[S]):
 
     @contextmanager
     def _loading(self, path: object) -> Iterator[None]:
-        """Check the settings before a load. RAISES BioelError: [B058] for errors without a code."""
+        """Check settings before loading. RAISES BioelError: [B058] for errors without a code."""
         collects = gc.isenabled()
         try:
             self.read_settings()

@@ -1,8 +1,8 @@
 """Load the entry points that plugins and other packages register for this package, in groups such
 as `spacy_bioel_commands`.
 
-The code does not name any plugin. Only for messages, known_plugins.toml lists what each plugin
-registers, so that an error can name the plugin that is missing.
+The code does not name any plugin. known_plugins.toml, which is used only for messages, lists what
+each plugin registers, so that an error can name the missing plugin.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spacy_bioel.errors import BioelError, Errors
 from spacy_bioel.types import DeclaredFact
 
 _GROUP = "spacy_bioel_"  # prefix of all entry point group names.
-# Entry point groups. For messages, `NOUNS` has a noun for an entry in each group.
+# Entry point groups. `NOUNS` has a noun for the entries in each group, for messages.
 COMMANDS, ENGINES, FACTS = "commands", "engines", "facts"
 FORMATS, FUNCTIONS = "formats", "functions"
 LINK_OPTIONS, MAPPINGS, PRESETS = "link_options", "mappings", "presets"
@@ -66,8 +66,8 @@ def all_names(group: str) -> list[str]:
 def load_registered(group: str, name: str) -> Any:
     """Import and return the object registered under a name.
 
-    RAISES BioelError: [B660] if two packages register it, [B661] if it belongs to a plugin that is
-        missing, [B662] if it is unknown, [B663] if its import fails.
+    RAISES BioelError: [B660] if two packages register it, [B661] if the plugin that registers it
+        is missing, [B662] if it is unknown, [B663] if its import fails.
     """
     refuse_twice(group, name)
     about = {"what": NOUNS[group], "name": name}
@@ -87,7 +87,7 @@ def load_registered(group: str, name: str) -> Any:
 def declared_facts() -> dict[str, DeclaredFact]:
     """Return the declared facts by name; each defines how its values appear in outputs.
 
-    A declaration that cannot be imported is left out; stored values of the fact remain unchanged.
+    A declaration that cannot be imported is skipped; stored values of the fact remain unchanged.
     """
     facts = {}
     for name in registered_names(FACTS):

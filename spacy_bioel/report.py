@@ -318,7 +318,7 @@ def _of_change(explanation: Explanation, rule_reason: str, *, is_name: bool) -> 
     """Explain how context changed the top score; "" if only the string mattered.
 
     rule_reason (str): Explanation from the entity rules, in a sentence; may be empty.
-    is_name (bool): Whether the dictionary found the mention; its probability then scales scores.
+    is_name (bool): Whether the dictionary found the mention; if so, its probability scales scores.
     """
     if not explanation.candidates:
         return ""

@@ -41,7 +41,7 @@ _TYPE_WORDS = {
 
 
 class SettingsError(BioelError, ConfigValidationError):
-    """Raised for wrong settings; `spacy train` shows it without a traceback."""
+    """Raised for invalid settings; `spacy train` shows it without a traceback."""
 
     def _format(self) -> str:
         return super()._format().strip()
@@ -199,7 +199,7 @@ class DictionarySettings(Settings):
     variants: bool = Field(
         default=True,
         description="Also find inflected forms, other word orders and related words. The "
-        '`dictionary` settings need `mentions = "dictionary"`, or are those of `bioel_names`.',
+        '`dictionary` settings apply to `mentions = "dictionary"` and to `bioel_names`.',
     )
     typos: bool = Field(
         default=True,
@@ -239,8 +239,8 @@ class EvidenceSettings(Settings):
     dense: bool = Field(
         default=True,
         description="The dense search: names whose vectors are close to the vector of the "
-        "mention. Names themselves are not searched. The search is exact; above 200,000 names, it "
-        "uses faiss if faiss is installed.",
+        "mention. Mentions that are names skip this search. The search is exact; above 200,000 "
+        "names, it uses faiss if faiss is installed.",
     )
     prior: bool = Field(
         default=True,
@@ -343,8 +343,8 @@ class LinkerSettings(Settings):
         default=5,
         ge=1,
         le=10_000,
-        description="Most candidates that a mention keeps; recall@k cannot be measured above this. "
-        "Concepts that have the mention as a name are all kept.",
+        description="Maximum number of candidates per mention; recall@k cannot be measured above "
+        "this number. Concepts that have the mention as a name are all kept.",
     )
     evidence: EvidenceSettings = EvidenceSettings()
     abbreviations: bool = Field(
@@ -386,8 +386,8 @@ class NameSettings(Settings):
 
     kb: str | _Folders = Field(
         default="",
-        description="Knowledge base folder, or a list of folders; it is not saved with the "
-        'pipeline. `""`: that of the pipeline\'s `bioel_linker` with the same `spans_key`.',
+        description="Knowledge base folder, or a list of folders, not saved with the pipeline. "
+        '`""`: the knowledge base of the `bioel_linker` with the same `spans_key`.',
         examples=["kb/mondo", ["kb/mondo", "kb/hp"]],
     )
     names: Literal["all", "unambiguous"] = Field(

@@ -22,7 +22,7 @@ FloatArray = NDArray[np.float32]
 DoubleArray = NDArray[np.float64]
 
 NIL = "NIL"  # the `span.kb_id_` of a mention that is not linked
-DOC_ENTS = "doc.ents"  # in place of a span group key, means the Doc's entities.
+DOC_ENTS = "doc.ents"  # used instead of a span group key for the Doc's entities.
 # Span group attribute with the labels that annotators looked for (see `AnnotatedText`).
 ANNOTATES = "annotates"
 # Labels that have their own entity rules.
@@ -129,8 +129,8 @@ class AnnotatedText:
 
     annotates (tuple[str, ...]): Labels that annotators looked for; empty if they looked for all.
         Mentions with other labels may be missing.
-    entities (tuple[Mention, ...] | None): Entities of a .spacy file, for other pipes; None: it has
-        not been annotated with entities.
+    entities (tuple[Mention, ...] | None): Entities in a .spacy file, for other pipes; None if the
+        document was not annotated with entities.
     """
 
     id: str
@@ -193,7 +193,7 @@ class Candidate:
 def is_tied(candidates: Sequence[Candidate]) -> bool:
     """Return whether the two best candidates have the same score.
 
-    Concepts of different vocabularies that share a name ("glaucoma" in HPO and MONDO) do not
+    Concepts from different vocabularies that share a name ("glaucoma" in HPO and MONDO) do not
     compete, nor do two with equal scores above 0.5, which come from different knowledge bases.
     """
     two = candidates[:2]
@@ -216,7 +216,7 @@ class DeclaredFact:
         say. The offsets in the value refer to the text.
     noted (Callable): Describes everything that the value contains, for HTML pages.
     css_class (Callable): The CSS class of the mention on pages, one of `css_classes`, or "".
-    css_classes (tuple[str, ...]): All CSS classes; where mentions overlap, the first is used.
+    css_classes (tuple[str, ...]): All CSS classes; if mentions overlap, the first is used.
     legend (str): What these classes mean.
     """
 
@@ -282,7 +282,7 @@ def remember(kb: Opened) -> None:
 
 
 def remember_opener(opener: Opener) -> None:
-    """Register a pipe, to open its knowledge base when records from other processes need it."""
+    """Register a pipe whose knowledge base is opened if records from other processes need it."""
     with _OPENED_LOCK:
         _OPENERS.add(opener)
 
@@ -341,7 +341,7 @@ SpanKey = tuple[int, int, str]  # start token, end token (exclusive), label
 
 
 def candidates_of(n: int, kb: str, *columns: Iterable[Any]) -> list[tuple[Candidate, ...]]:
-    """Build n mentions' candidates from columns, keeping their order.
+    """Build the candidates of n mentions from columns, keeping their order.
 
     kb (str): Fingerprint of the candidates' knowledge base.
     columns (Iterable): The mention number, id, score, name and evidence of each candidate.

@@ -1,8 +1,8 @@
 """The `bioel` command: register its subcommands and print errors as messages.
 
-Only plugins import this package; they register their commands through entry points, as other
-packages may. Commands import modules that need spaCy inside their functions, so that
-`bioel --help` and usage errors appear without delay.
+Only plugins import this package; plugins and other packages add commands through entry points.
+Commands import spaCy-dependent modules inside their functions, so that `bioel --help` and usage
+errors appear without delay.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ for kb_command in (kb_show.info, kb_show.search, kb_show.show, kb_build.encode, 
 def _add_registered() -> None:
     """Add commands from plugins and other packages; "kb diff" becomes `bioel kb diff`.
 
-    A command that is missing or cannot be imported is hidden, and raises an error when it is run.
+    A command that is missing or cannot be imported is hidden, and raises an error when run.
     """
     groups = {"kb": kb_app, "corpus": corpus_app}
     own = {commands: _names_in(commands) for commands in (app, *groups.values())}

@@ -40,7 +40,7 @@ from spacy_bioel.types import DOC_ENTS
 
 Tracked = TypeVar("Tracked")
 _WIDTH_OF_FILES = 160
-# Error numbers for a full disk or quota; these errors do not name the file being written.
+# Error numbers for a full disk or an exceeded quota; these errors do not name the file.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # Terminal control characters (C0 except line breaks and tabs, C1, text direction), and lone
 # surrogates.
@@ -67,7 +67,7 @@ def show_error(message: str) -> None:
 
 
 def show_note(message: str) -> None:
-    """Print a line for the user on stderr, because stdout is reserved for results."""
+    """Print a message for the user on stderr; stdout is reserved for results."""
     _stderr().print(message, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -146,9 +146,9 @@ def writing(path: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def reporting_bad(report: Path | None, *, sources: Sequence[Path]) -> Iterator[None]:
-    """Skip bad records, list all in `report` and print a few; without `report`, raise errors.
+    """Skip bad records, list them in `report` and print a few; if `report` is None, raise errors.
 
-    RAISES BioelError: [B400] if all records are bad. The table is still written.
+    RAISES BioelError: [B400] if all records are bad. The report is still written.
     """
     if report is None:
         yield
@@ -188,15 +188,15 @@ def check_distinct(inputs: Iterable[object], outputs: Iterable[object]) -> None:
 
 
 def _identity(file: object) -> object:
-    """Return a value that identifies a file under any name: its device and inode, or its path."""
+    """Return a key that identifies a file whatever its name: device and inode, or else the path."""
     path = Path(str(file))
     if file is None or str(file) == "-" or is_stream(path):
-        return object()  # not equal to any other file
+        return object()  # equal to no other file
     return (path.stat().st_dev, path.stat().st_ino) if path.exists() else path.resolve()
 
 
 def make_folder(folder: Path) -> None:
-    """Create an output folder, and tell the user in case its name is a typo."""
+    """Create an output folder, and tell the user, in case the name was a typo."""
     if not folder.exists():
         folder.mkdir(parents=True)
         show_note(f"Created the folder {folder}.")
@@ -220,7 +220,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def show_line(line: str) -> None:
-    """Print one line of the result on stdout."""
+    """Print one line of results on stdout."""
     typer.echo(visible(line))
 
 
@@ -280,7 +280,7 @@ Code = Annotated[
     str | None,
     Option(
         metavar="FILE",
-        help="Python file that registers functions named in the config of MODEL, such as your own "
+        help="Python file that registers functions named in MODEL's config, such as your own "
         "entity rules.",
         callback=_import_code,
     ),
@@ -322,7 +322,7 @@ MoreKbs = Annotated[
         "--kb",
         metavar="[LABEL=]KB",
         help="An additional knowledge base (a folder, or a name from `bioel kb list`); repeatable. "
-        "If MODEL is a pipeline, add the label of the mentions to link: Anatomy=kb/uberon.",
+        "If MODEL is a pipeline, also give the label of the mentions to link: Anatomy=kb/uberon.",
     ),
 ]
 OtherKb = Annotated[
@@ -334,7 +334,7 @@ OtherKb = Annotated[
         "for mentions labelled Anatomy.",
     ),
 ]
-NProcess = Annotated[int, Option(min=1, help="Number of worker processes; useful with idle cores.")]
+NProcess = Annotated[int, Option(min=1, help="Number of worker processes, to use idle cores.")]
 BatchSize = Annotated[int, Option(min=1, help="Documents per batch.")]
 SkipBad = Annotated[
     Path | None,
@@ -351,11 +351,11 @@ class GoldPlace:
         Option(metavar="KEY", help="Span group of the gold mentions in .spacy; default: detected."),
     ] = None
     ents: Annotated[
-        bool, Option("--ents", help="The gold mentions in .spacy are the entities.")
+        bool, Option("--ents", help="The gold mentions in the .spacy file are its entities.")
     ] = False
 
     def key(self) -> str | None:
-        """Return `spans_key` for `read_texts`. RAISES BioelError: [B522] if both are set."""
+        """Return the key for `read_texts`. RAISES BioelError: [B522] if both options are set."""
         if self.ents and self.spans_key is not None:
             raise BioelError(Errors.B522.format(problem="both are given", option="one of them"))
         return DOC_ENTS if self.ents else self.spans_key

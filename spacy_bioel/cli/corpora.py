@@ -36,7 +36,7 @@ def convert(
         str, Option(help="Registered tokenizer; use the same one for training.")
     ] = "spacy-bioel.BioTokenizer.v1",
     widen: Annotated[
-        bool, Option(help="Widen mentions that cut tokens to whole tokens; otherwise drop them.")
+        bool, Option(help="Widen mentions that start or end inside a token; otherwise, drop them.")
     ] = True,
     skip_bad: console.SkipBad = None,
     json_file: console.Json = None,
@@ -46,10 +46,10 @@ def convert(
     OUT.spacy stores the gold mentions in doc.spans["bioel_gold"], with ids joined by "|" in kb_id_.
     OUT.jsonl stores character offsets, without tokens. JSON lines may come from `bioel link`,
     Prodigy or doccano. In a .spacy file, the gold mentions may be in any span group or in doc.ents.
-    A corpus without mentions is refused.
+    A corpus without mentions is rejected.
 
-    With --skip-bad, documents with an error are left out: blocks of PubTator, lines of JSON, BRAT
-    files and BioC documents. A damaged file always stops the command.
+    With --skip-bad, documents with errors are skipped: PubTator blocks, JSON lines, BRAT files and
+    BioC documents. A damaged file always stops the command.
 
     Example: `bioel convert train.pubtator train.spacy --prefix MESH`
     """

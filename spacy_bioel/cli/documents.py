@@ -1,7 +1,7 @@
 """Commands that link documents.
 
-`bioel link` links texts and writes the formats in `export`. `bioel explain` shows how the links in
-a text came about.
+`bioel link` links texts and writes the formats in `export`. `bioel explain` explains the links in
+a text.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def link_command(
     gpu_id: console.GpuId = -1,
     resume: Annotated[
         bool,
-        Option("--resume", help="Continue a run of the same command that was interrupted."),
+        Option("--resume", help="Continue an interrupted run of the same command."),
     ] = False,
     engine: Annotated[
         str,
@@ -103,29 +103,29 @@ def link_command(
       evidence. Candidates have xrefs with --xrefs. Variants may have hgvs, component and gene;
       other mentions may have facts from your own rules. With --context, links have context:
       negated, uncertain, historical, hypothetical, experiencer, relative, layout (the parts of a
-      note around it), assertion (the status in one word), and cues, the words that signal it.
+      note around it), assertion (the status in one word) and cues (words that signal context).
     * .json: these objects as one array.
     * .parquet: one row per document, without xrefs or context; facts from your own rules are one
       JSON string per link.
     * .csv, .tsv: one row per link, with the linked candidate; empty cells for NIL. Cells that
-      begin with =, +, - or @ get an apostrophe before them, so that no spreadsheet runs them;
-      --raw-csv leaves it out.
+      begin with =, +, - or @ are prefixed with an apostrophe so that spreadsheets do not run them;
+      --raw-csv turns this off.
     * .bioc.xml, .bioc.json: BioC, with the linked candidate; no identifier for NIL.
     * .pubtator: labels and ids, "-" for NIL.
     * .ann: BRAT, a folder with two files per document; ids are N lines, omitted for NIL.
-    * .html: a page of texts and candidates.
-    * .note_nlp.csv: rows for the table NOTE_NLP of OMOP, with the context (see --context), and with
+    * .html: a page with the texts and candidates.
+    * .note_nlp.csv: rows for OMOP's table NOTE_NLP, with the context (see --context), and with
       concept ids if the knowledge base was built from OMOP vocabularies.
 
-    With --preset clinical, a text file or stdin is one note, and links have context.
+    With --preset clinical, a text file or stdin is read as one note, and links have context.
 
     If a document fails, it has an error with code and message instead of links, and the exit status
-    is 1. The formats from .csv on omit the document, which is then reported on stderr. Annotations
-    in the input are ignored. With --mentions given, the offsets and labels of annotations are used,
-    but never their ids. The label of a mention decides which knowledge base is used.
+    is 1. The formats from .csv to .note_nlp.csv omit the document, which is reported on stderr.
+    Annotations in the input are ignored. With --mentions given, their offsets and labels are used,
+    but never their ids. A mention's label decides which knowledge base is used.
 
-    If the command is interrupted (Ctrl+C, or an error), the linked documents are kept in
-    OUT.partial, and --resume continues after them.
+    If the command is interrupted (by Ctrl+C or an error), the documents linked so far are kept in
+    OUT.partial, and --resume continues from there.
 
     Examples: `bioel link notes.txt -o links.jsonl`, `bioel link my_kb notes.txt -o links.csv`
     """
@@ -238,8 +238,8 @@ def explain_command(
 ) -> None:
     """Explain what a pipeline finds in a text, and why.
 
-    The report lists the spans that were considered and why each is or is not a mention, the
-    candidates of each mention with their evidence and scores, and the releases of the knowledge
+    The report lists the spans that were considered, and why each is or is not a mention; the
+    candidates for each mention, with their evidence and scores; and the releases of the knowledge
     bases.
 
     Example: `bioel explain "Naloxone reverses the effect of clonidine."`
@@ -252,7 +252,7 @@ def explain_command(
         raise BioelError(Errors.B440.format(found=json.dumps(arguments, ensure_ascii=False)))
     model, text = ["starter", *arguments][-2:]
     text = sys.stdin.read() if text == "-" else text
-    if not text.strip() or os.path.exists(text):  # never raises, even if too long for a path
+    if not text.strip() or os.path.exists(text):  # never raises, even if the text is too long
         raise BioelError(Errors.B441.format(found=text))
     report = reports.explain(load_model(model, preset=preset), text, mention)
     if html is not None:

@@ -61,9 +61,9 @@ def read_mentions(
 def stream_documents(
     source: str, format: str | None, *, skip_bad: Path | None = None
 ) -> Iterator[Document]:
-    """Stream documents as (text, id). In plain text, an id is a line number or file name.
+    """Stream documents as (text, id) pairs. In plain text, ids are line numbers or file names.
 
-    Errors in the first document are raised by the call itself, before it is requested.
+    Errors in the first document are raised by the call itself, not when iterating.
 
     skip_bad (Path | None): File in which to list a table's skipped rows; None: raise errors.
     """
@@ -120,7 +120,7 @@ _MIN_WRAPPED = 3
 def _read_lines(source: str) -> Iterator[Document]:
     """Stream the non-empty lines of a file or stdin with their line numbers.
 
-    Undecodable bytes become lone surrogates, so that only their document fails. Notes [W390] if
+    Undecodable bytes become lone surrogates, so that only their document fails. Prints [W390] if
     sentences seem to continue on the next line.
     """
     before, n_wrapped = "", 0
@@ -148,7 +148,7 @@ def _decode_start(start: bytes, source: str) -> str:
 def read_folder(folder: Path) -> Iterator[Document]:
     """Stream each .txt and .txt.gz file in a folder as one document, sorted by name.
 
-    If a file is not UTF-8, only its document fails. Warns [W304] about files that are left out.
+    If a file is not UTF-8, only its document fails. Warns [W304] about skipped files.
     """
     files = [path for path in folder.rglob("[!.]*") if path.is_file()]
     if not (paths := sorted(path for path in files if path.parent == folder and is_text(path))):
@@ -258,7 +258,7 @@ def watched(
 
 
 def count_input(read: Callable[..., Iterable[object]], source: str, format: str | None) -> int:
-    """Count documents for the progress bar; 0 if counting would be slow or consume the input."""
+    """Count documents for the progress bar; return 0 if that would be slow or consume the input."""
     if source == STDIN or is_stream(Path(source)) or not console.is_watched():
         return 0
     # Suppress errors and notes here; they are reported when the documents are linked.

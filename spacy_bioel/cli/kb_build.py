@@ -1,6 +1,6 @@
 """Commands that write knowledge bases.
 
-`bioel kb build` makes a knowledge base from source files, `bioel kb encode` adds vectors, and
+`bioel kb build` builds a knowledge base from source files, `bioel kb encode` adds vectors, and
 `bioel kb copy` copies it.
 """
 
@@ -27,7 +27,7 @@ from spacy_bioel.kb.joined import parts_of
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Concept
 
-# Maximum digits of a column number in --columns; longer numbers are treated as header names.
+# Maximum number of digits in a --columns number; longer numbers are treated as header names.
 _MAX_DIGITS = 9
 RETIRED_COLUMNS = {"id": 1, "replaced_by": 2}  # column numbers in a file of retired ids
 SOURCES_HELP = "OBO, OWL, MeSH XML, a UMLS or OMOP folder, CTD, JSONL, CSV, TSV or XLSX."
@@ -50,12 +50,12 @@ class SourceOptions:
     synonym_separator: Annotated[
         str,
         Option(
-            metavar="TEXT", help="Separator of the synonyms in a cell; default: detected (| or ;)."
+            metavar="TEXT", help="Separator between synonyms in a cell; default: detected (| or ;)."
         ),
     ] = ""
     vocabulary: Annotated[
         str,
-        Option(metavar="NAME,...", help="Vocabularies of OMOP to read, such as SNOMED,RxNorm."),
+        Option(metavar="NAME,...", help="OMOP vocabularies to read, such as SNOMED,RxNorm."),
     ] = ""
     types: Annotated[
         str | None,
@@ -87,7 +87,7 @@ def build(
     ] = None,
     exclude: Annotated[
         list[str] | None,
-        Option(metavar="ID", help="Leave out this concept and its descendants; repeatable."),
+        Option(metavar="ID", help="Exclude this concept and its descendants; repeatable."),
     ] = None,
     retired: Annotated[
         Path | None,
@@ -97,10 +97,10 @@ def build(
 ) -> None:
     """Build a knowledge base from one or more sources.
 
-    Records with the same id are merged. The report counts everything that is left out. The folder
+    Records with the same id are merged. The report counts everything that is dropped. The folder
     is created or replaced only after all sources have been read.
 
-    With --skip-bad, bad records are skipped: lines of tables, JSON lines, RRF or dictionaries, OBO
+    With --skip-bad, bad records are skipped: lines in tables, JSON lines, RRF and dictionaries, OBO
     frames, MeSH XML records, and entries of JSON objects. A damaged file always stops the build,
     and so does any error in OWL or OBO JSON.
 
@@ -173,8 +173,8 @@ def open_sources(
 ) -> tuple[Iterator[Concept], dict[str, Any]]:
     """Open a knowledge base's sources as specified by a command's options.
 
-    RETURNS (tuple): A stream of the concepts in all files; and the `types` to keep, `source`,
-        `release` and `licence`, whose defaults are the file names and OBO headers.
+    RETURNS (tuple): A stream of the concepts in all files; and a dict with the `types` to keep,
+        `source`, `release` and `licence`, by default from the file names and OBO headers.
     """
     columns = None if options.columns is None else parse_columns(options.columns)
     detects = options.format is None and columns is None
@@ -231,7 +231,7 @@ def split_list(text: str) -> list[str]:
 
 def copy(
     kb: console.Kb,
-    out: Annotated[Path, Argument(metavar="OUT", help="Folder of the copy.")],
+    out: Annotated[Path, Argument(metavar="OUT", help="Folder for the copy.")],
 ) -> None:
     """Copy a knowledge base, bundled or not, to a folder where you can change it.
 

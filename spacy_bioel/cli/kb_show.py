@@ -70,7 +70,7 @@ def info(
     kb: console.Kb,
     json_file: console.Json = None,
     verify: Annotated[
-        bool, Option("--verify", help="Also compare the checksums of all files.")
+        bool, Option("--verify", help="Also verify the checksums of all files.")
     ] = False,
 ) -> None:
     """Show a knowledge base's sources, counts and vectors, and verify its files on request.
@@ -194,7 +194,7 @@ def show(
 def search(
     kb: console.Kb,
     words: Annotated[list[str], Argument(help="Words of a name, or an id.")],
-    limit: Annotated[int, Option("--limit", "-n", min=1, help="Number of concepts.")] = 10,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Maximum number of concepts.")] = 10,
     json_file: console.Json = None,
 ) -> None:
     """Search for concepts by name; the name may be misspelled.
@@ -222,7 +222,7 @@ def search(
 
 
 def verify_command(
-    path: Annotated[Path, Argument(help="Folder of a saved pipeline, or of a knowledge base.")],
+    path: Annotated[Path, Argument(help="Folder of a saved pipeline or knowledge base.")],
     code: console.Code = None,
     json_file: console.Json = None,
 ) -> None:
@@ -230,7 +230,7 @@ def verify_command(
 
     The command reads every byte and compares digests. In a pipeline, it checks the
     `bioel_mentions` and `bioel_linker` pipes and their knowledge bases, and loads the rest. A pipe
-    without a manifest.json has no digests, which the command reports.
+    without a manifest.json has no digests; the command reports this.
 
     The exit status is 0 if no file was changed, 1 if a file was changed, and 2 if PATH is neither a
     pipeline nor a knowledge base.

@@ -22,7 +22,7 @@ class LinkRun:
     """The properties of a `bioel link` run that plugin options may depend on.
 
     model (str), preset (str | None): As given to the command.
-    takes_mentions (bool): Whether the input provides the mentions.
+    takes_mentions (bool): Whether the mentions come from the input.
     outputs (Mapping): The suffix of each output, which selects its format.
     """
 

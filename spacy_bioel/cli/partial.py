@@ -1,4 +1,4 @@
-"""Save links during a run, so that another run can continue if the first is interrupted.
+"""Save links during a run, so that if the run is interrupted, another can continue it.
 
 The partial file stays next to the output until the output is complete. It has one JSON line about
 the run, then one per linked document, whatever the output format.
@@ -35,8 +35,8 @@ class PartialLinks:
     """A partial file with the links of all documents that a run has finished.
 
     path (Path): The partial file, which is created when linking starts.
-    resume (bool): Continue the run that left the file, if there is one.
-    RAISES BioelError: [B551] without `resume` if links are kept, [B556] if the file is not ours.
+    resume (bool): Continue the earlier run if there is one.
+    RAISES BioelError: [B551] if the file has links but `resume` is False, [B556] if it is not ours.
     """
 
     def __init__(self, path: Path, *, resume: bool) -> None:
@@ -58,7 +58,7 @@ class PartialLinks:
         return max(self.n_earlier, self._n_done)
 
     def check(self, about: Mapping[str, str]) -> None:
-        """Record this run's options and files, and check that an earlier run had the same."""
+        """Record this run's options and files, and check that any earlier run had the same ones."""
         self._about = dict(about)
         for what, found in about.items():
             if self.n_earlier and self._earlier.get(what) != found:

@@ -1,4 +1,4 @@
-"""Find knowledge base names in texts without training, even if reworded or misspelled.
+"""Find knowledge base names in texts without training, even if they are reworded or misspelled.
 
 `DictionaryLookup` determines how well each span found by `span_matches.py` matches a name, and
 looks for reasons to reject it.
@@ -75,7 +75,7 @@ _SAMPLE_SIZE = 1000  # concepts sampled to estimate how many descendants a conce
 # bases want mentions of general concepts too.
 _MIN_BELOW_TOO_GENERAL = 100
 _MIN_ADJECTIVE_LENGTH = 6  # min. letters in an adjective whose stem differs from its noun's.
-# Probability that a span means the name it matches, by their difference: EQUAL, SPELLED, ...
+# Probability that a span means the name it matches, by how they differ: EQUAL, SPELLED, ...
 PROBABILITIES = np.array([0.95, 0.9, 0.9, 0.85, 0.75, 0.6])
 _DEFAULTS = DictionarySettings()
 _SIGN = re.compile(r"(?<=\w)(?:\+|[-−](?!\w))")  # "CD4+", "CD28-"
@@ -226,7 +226,7 @@ class DictionaryLookup:
         shares = np.append(self.bags_of_words.substitutes.share, np.float32(0))[matches.substitute]
         factor = np.sqrt(np.where(is_replaced & ~is_adjective, shares, 1.0))
         probability = PROBABILITIES[difference] * factor * TYPO_FACTOR**n_typos
-        # User-added names are as probable as EQUAL, even if they usually mean something else.
+        # User-added names are as probable as EQUAL matches, even if they usually mean other things.
         is_equal = difference == EQUAL
         added = self.kb.is_added[rows] & is_equal & (single > 0)
         probability[added] = np.maximum(probability[added], PROBABILITIES[EQUAL])
@@ -281,7 +281,7 @@ class DictionaryLookup:
     def _reasons_against(
         self, words: WordTable, matches: SpanMatches, rows: IntArray, is_single: BoolArray
     ) -> list[str]:
-        """Return why each span does not mean the name in its row, or "" if it may."""
+        """Return why each span cannot mean the name in its row, or "" if it can."""
         is_added, is_preferred = self.kb.is_added[rows], _are_preferred(self.kb, rows)
         # "No nail changes" does not mean "no nail", which is a name in HPO.
         is_article = words.are("a".__eq__)
@@ -468,7 +468,7 @@ def _difference(words: list[str], name: str) -> int:
 def _may_be_adjective(word: str, noun: str) -> bool:
     """Return whether a word can be the adjective for a noun, judging by both words' endings."""
     if word.endswith(("al", "ar", "oid")) and len(word) >= _MIN_ADJECTIVE_LENGTH:  # not "oral"
-        return word != noun + "eal"  # "corneal" belongs to "cornea", not to "corn"
+        return word != noun + "eal"  # "corneal" is the adjective for "cornea", not "corn"
     is_noun = noun.endswith(("o", "ome", "ele", "ia", "sis", "sion", "tion", "epsy", "oma", "ema"))
     is_adjective = word.endswith(("ic", "sive", "matous"))
     return (is_adjective and is_noun) or (word.endswith("y") and noun.endswith("iness"))

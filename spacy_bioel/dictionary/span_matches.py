@@ -49,7 +49,7 @@ class WordTable:
     doc, token (IntArray): For each word, the index of its document, and of its token in the batch.
     can_begin, can_end (BoolArray): Whether a span may begin, or end, with a word.
     keys (KeyArray): Key of each word in a bag (see `kb.gazetteer`); 0 if the word is ignored.
-    is_short_form (BoolArray): Whether a word belongs to an expanded short form.
+    is_short_form (BoolArray): Whether a word is part of an expanded short form.
     separator (NDArray[int8]): Separator before a word: NOTHING, LINE, DASH, COMMA or STOP.
     token_offset, token_length (IntArray): For each token, its first character in the document, and
         its length. Shape (n_tokens,).
@@ -223,8 +223,8 @@ class SpanMatches:
     """Word spans that match a name's bag of words. Shape (n,) each.
 
     start, end (IntArray): First word, and the word after the last word.
-    gap, resume (IntArray): First word left out, and first word after the gap, such as
-        "lip" and "palate" in "cleft lip and palate". Both are `end` if nothing is left out.
+    gap, resume (IntArray): First word skipped, and first word after the gap, such as
+        "lip" and "palate" in "cleft lip and palate". Both are `end` if nothing is skipped.
     bag (IntArray): Number of the bag, counted from 1.
     replaced, substitute (IntArray): Word that is replaced, and the row of its substitute in
         `Substitutes`; -1 if no word is replaced.

@@ -36,7 +36,7 @@ from spacy_bioel.types import CHEMICAL, GENE, ORGANISM, BoolArray, IntArray, Sco
 MIN_NAME_LENGTH = 3  # min. characters in a name; acronyms may have one fewer
 MAX_ACRONYM_LENGTH = 6  # max. characters in an acronym; longer names are matched case-insensitively
 _MIN_UNSEEN_LENGTH = 4  # min. characters in a name that is absent from the training texts.
-# Similar names' annotation rate weighs as much as this many occurrences of the name itself.
+# The annotation rate of similar names counts as much as this many occurrences of the name.
 _SIMILAR_NAMES_WEIGHT = 2.0
 # Names with at least this annotation rate become mentions. The rate is lower for species, because
 # detectors miss more organisms than other mentions. Both rates were tuned on the development
@@ -107,7 +107,7 @@ def is_acronym(name: str) -> bool:
 
 @lru_cache(maxsize=256)
 def is_in_capitals(text: str) -> bool:
-    """Return whether a whole text (beyond its acronyms) is in capitals, making case meaningless."""
+    """Return whether a text, and not just its acronyms, is in capitals, making case meaningless."""
     if 2 * sum(map(str.isupper, text)) <= sum(map(str.isalpha, text)):
         return False
     words = [word for word in re.findall(r"[^\W\d_]+", text) if word.isupper() and len(word) > 1]
@@ -115,7 +115,7 @@ def is_in_capitals(text: str) -> bool:
 
 
 def why_not_name(text: str, name: str, in_capitals: bool, *, preferred: bool) -> str:
-    """Return why a string that matches a name does not mean it, or "" if it may.
+    """Return why a string that matches a name cannot mean that name, or "" if it can.
 
     in_capitals (bool): Whether the whole text is in capitals.
     preferred (bool): Whether the name is the preferred name of a concept.
@@ -312,7 +312,7 @@ def _labels_of_names(kb: KnowledgeBase, vocabularies: Vocabularies) -> NDArray[A
         if vocabulary_kb is kb:
             is_allowed = np.True_ if allowed is None else allowed
             bits |= is_allowed.astype(dtype) << dtype(label_index)
-    # Skip other species' genes: some are English words, and annotation rates cover human genes.
+    # Skip other species' genes: some are English words, and annotation rates are for human genes.
     other_species = [t for t in kb.type_names if t.startswith(ORGANISM) and t != _HUMAN]
     if other_species and _HUMAN in kb.type_names:
         bits[kb.type_mask(other_species)] = 0
@@ -339,7 +339,7 @@ def _missed_names(
     longest: LabelledSpans,
     nil: Collection[SpanKey],
 ) -> list[NameInText]:
-    """Return a document's names that are not mentions, with reasons in its text to reject them."""
+    """Return a document's names that are not mentions, with reasons in the text to reject them."""
     doc, label_of_span = spans.doc, {s[:2]: s[2] for s in spans.spans}
     span_of_token = {i: span for span in spans.spans for i in range(*span[:2])}
     defined, in_capitals, names = long_forms(doc), is_in_capitals(text_of(doc)), []
@@ -383,7 +383,7 @@ def _are_synonyms(kb: KnowledgeBase, *names: str) -> bool:
 
 
 def _hides(doc: Doc, mention: ScoredSpan, name: ScoredSpan) -> bool:
-    """Return whether a mention is part of a name or ends with it ("radiocontrast nephropathy").
+    """Return whether a mention is part of, or ends with, a name ("radiocontrast nephropathy").
 
     A name before other words is not hidden: "Dermatophagoides pteronyssinus 1" is a gene.
     """

@@ -1,4 +1,4 @@
-"""Find codes, such as product and antibody names, however written: "IL6", "IL 6" or "IL-6".
+"""Find codes, such as product and antibody names, in any written form: "IL6", "IL 6" or "IL-6".
 
 A code contains a digit or a Greek letter, begins with "anti-", or consists of capitals with a
 separator. Its written forms differ in hyphens, spaces, case, Greek letters, and "α" for "anti-".

@@ -1,7 +1,7 @@
 """The interface for entity rules, such as the rules for genes, variants, composites and notes.
 
-A rule set is an instance of a subclass of `EntityRules`, made by a registered function that is
-named in the pipe's config:
+A rule set is an instance of a subclass of `EntityRules`, created by a registered function that the
+pipe's config names:
 
     [components.bioel_linker.entities.antibodies]
     @misc = "my-antibodies.v1"
@@ -26,7 +26,7 @@ from spacy_bioel.found import FoundSpans
 from spacy_bioel.kb.knowledge_base import KnowledgeBase
 from spacy_bioel.types import Candidate
 
-RULE_PROBABILITY = 0.9  # probability of mentions that rules find from their context
+RULE_PROBABILITY = 0.9  # probability of mentions that rules infer from context
 
 
 class Vocabulary(NamedTuple):
@@ -65,13 +65,13 @@ class LinkerKnowledge(Protocol):
 class EntityRules:
     """Rules for one kind of entity or text. Override what you need: each function has a default.
 
-    labels (tuple[str, ...]): Labels of the mentions that the rules are made for.
+    labels (tuple[str, ...]): Labels of the mentions that the rules are for.
     needs_label (bool): Run these rules only in pipelines that find or link mentions with one of
         `labels`; otherwise they run in every pipeline.
     fact_names (tuple[str, ...]): Names of all facts that `facts` may return; each becomes an
         extension, `span._.NAME`, a column in CSV files, and a key in JSON.
-    completes_dictionary (bool): `propose` also runs on the names found by the dictionary, in
-        pipelines without a detector.
+    completes_dictionary (bool): In pipelines without a detector, `propose` also runs on names
+        found by the dictionary.
     outside_ids (bool): Candidates may have ids that the knowledge base lacks, with any score. If
         the `kb` setting omits one of `labels`, only these rules give its mentions candidates.
     knowledge (LinkerKnowledge | None): The linker's knowledge bases; None in `bioel_mentions`.
@@ -115,16 +115,16 @@ class EntityRules:
         return batch.queries
 
     def rescore(self, batch: Batch) -> Sequence[Sequence[Candidate]]:
-        """Rescore the candidates of each mention and part in document context, best first.
+        """Return the candidates of each mention and part, rescored in context, best first.
 
-        All concepts that share the mention as a name are candidates, however many there are.
+        All concepts that have the mention as a name are candidates, however many there are.
         """
         return batch.candidates
 
     def facts(self, batch: Batch) -> Sequence[Mapping[str, Any]]:
-        """Return additional facts that the text states about each link, as JSON values by name."""
+        """Return additional facts about each link from the text, as JSON values by name."""
         return [{}] * len(batch.links)
 
     def explain(self, batch: Batch) -> Sequence[str]:
-        """Return a sentence for each link that explains how these rules affected it, or ""."""
+        """Return, for each link, a sentence that explains how these rules affected it, or ""."""
         return [""] * len(batch.links)

@@ -26,7 +26,7 @@ _BRACKETED_FORM = re.compile(r"(?<=\w)\s?[(\[]([^\s()\[\],;]{2,10})[)\],;]")
 class Chemicals(EntityRules):
     """Find short forms that a document defines after a chemical name and then uses again.
 
-    A short form that is a name of other concepts keeps that meaning.
+    A short form that is also a name of other concepts keeps that meaning.
     """
 
     labels = (CHEMICAL,)
@@ -68,7 +68,7 @@ class Chemicals(EntityRules):
         return defined
 
     def _is_known(self, short: str, label: str) -> bool:
-        """Whether a label's knowledge base, if not shared with chemicals, has this short form."""
+        """Whether a label's knowledge base has this short form; False for that of chemicals."""
         assert self.knowledge is not None
         kb = self.knowledge.kb_of(label)
         is_other = kb is not self.knowledge.kb_of(CHEMICAL)

@@ -89,10 +89,10 @@ def split_composite(mention: str) -> list[tuple[str, ...]]:
     reading whose parts are all names, unless the whole mention is a name.
 
     RETURNS (list[tuple[str, ...]]): At most 4 readings with two or more distinct parts, the
-        likeliest first; empty without coordination. For the first example: ("breast cancer",
+        likeliest first; empty if nothing is coordinated. For the first example: ("breast cancer",
         "ovarian cancer"), then ("breast", "ovarian cancer").
     """
-    # Collapse white space, because long runs would make the patterns take quadratic time.
+    # Collapse white space, because the patterns take quadratic time on long runs of it.
     mention = " ".join(mention.split())
     segments = _segments(mention if mention.islower() else _MEMBER_RANGE.sub(_members, mention))
     if len(segments) < 2:
@@ -223,7 +223,7 @@ def _same(word: str, other: str) -> bool:
 
 def _cost(first: list[str], last: list[str], *, prefix: int, suffix: int) -> float:
     """Return the cost of a reading with `prefix` and `suffix` shared words; lower is likelier."""
-    # Prefer parts of similar length, and a split at a preposition.
+    # Prefer parts of similar length and splits at prepositions.
     unshared_first, unshared_last = first[prefix:], last[: len(last) - suffix]
     cost = float(abs(len(unshared_first) - len(unshared_last)))
     is_one_word_each = len(unshared_first) == len(unshared_last) == 1

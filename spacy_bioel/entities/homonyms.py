@@ -33,7 +33,7 @@ HOMONYM_FEATURES = (
     "score", "named", "other_name", "words", "homologs", "homolog_name", "publications", "symbol",
     "one_word", "defined_otherwise", "short",
 )  # fmt: skip
-_LOWEST_SCORE = 1e-4  # scores are raised to this, because a score rounded to 0 has no logarithm
+_LOWEST_SCORE = 1e-4  # replaces lower scores, because a score rounded to 0 has no logarithm
 _MAX_SHORT = 3  # the maximum length of a short name, in characters
 _MIN_OTHER_NAME_LENGTH = 3
 _ALPHANUMERIC = re.compile(r"[a-z0-9]+")
@@ -161,9 +161,9 @@ def other_name(names: GeneNames, mention: str, document: WordsOfDocument) -> str
 def resolve_homonyms(
     genes: Sequence[Sequence[Candidate]], features: Iterable[GeneEvidence]
 ) -> list[list[Candidate]]:
-    """Score each group's candidates by probability, leaving the remaining share to NIL.
+    """Score each group's candidates by probability, leaving the remainder to NIL.
 
-    genes (Sequence): Groups of candidates from one organism for one mention.
+    genes (Sequence): Groups of candidates, each from one organism for one mention.
     features (Iterable): The evidence for each candidate, in the order of `genes`.
     """
     groups = np.repeat(np.arange(len(genes)), list(map(len, genes)))
@@ -186,6 +186,6 @@ def _compact(name: str) -> str:
 
 @cache
 def _publications() -> dict[str, float]:
-    """Read the log of each gene's publication count, keyed by symbol without hyphens."""
+    """Read the logarithm of each gene's publication count, by symbol without hyphens."""
     counts: dict[str, float] = srsly.read_gzip_json(ASSETS_FOLDER / "gene_publications.json.gz")
     return counts

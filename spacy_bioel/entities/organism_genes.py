@@ -1,12 +1,12 @@
 """Gene names that count only in documents that name the organism, such as "wingless" in flies.
 
 Genes of flies, worms, yeasts, zebrafish, frogs and thale cress have names that are words elsewhere:
-"wingless", "daf-16", "cdc25". A name that is a common word ("white", "cut") is a gene only in a
-document that is mostly about these organisms, and next to another gene or a word like "gene".
+"wingless", "daf-16", "cdc25". A name that is a common word ("white", "cut") is a gene only if the
+document is mostly about these organisms and it is next to another gene or a word like "gene".
 
 Orthologs in cattle, pigs, chickens, dogs, frogs and thale cress are not in the bundled genes, but
 in assets/ortholog_symbols.tsv.xz: NCBI Gene numbers by symbol and organism. The table is read if a
-document names one of these organisms. A symbol of letters counts only next to "gene" or the like.
+document names one of these organisms. An all-letter symbol counts only next to a word like "gene".
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _BEFORE_GENE_IN_LIST, _AFTER_GENE_IN_LIST = re.compile(_LIST), re.compile(rf"{_L
 
 def add_organism_genes(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
     """Add missed gene names if the document names flies or another organism of this kind. Common
-    words count only if these make up at least half of the organisms that the document mentions."""
+    words count only if at least half of the organism mentions refer to such organisms."""
     text = text_of(doc)
     named = [id for *_, id in organism_words(text) if id in _NAMED_LIKE_WORDS]
     tables, about = orthologs_of(kb, named).values(), set(named)
@@ -142,7 +142,7 @@ def _orthologs() -> dict[str, dict[str, str]]:
 
 
 def organism_of_ortholog(id: str) -> str:
-    """Look up a gene's organism in the ortholog table; return "" if it is not there."""
+    """Look up a gene's organism in the ortholog table; return "" if the gene is not there."""
     return next((organism for organism, ids in _orthologs().items() if id in ids.values()), "")
 
 

@@ -1,4 +1,4 @@
-"""Find where documents name organisms: by mentions, names, or words such as "patients"."""
+"""Find where documents name organisms, from mentions, names and words such as "patients"."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from spacy_bioel.text.sentences import sentence_borders
 from spacy_bioel.types import CELL_LINE, HUMAN, MICROBES, ORGANISM
 
 NamedPlace = tuple[int, int, str]  # start and end in characters, organism id.
-# Text between a gene and the organism that it belongs to: "TP53 expression in mice".
+# Text between a gene and its organism: "TP53 expression in mice".
 _GENE_TO_ORGANISM = re.compile(
     r"\s(?:(?:genes?|proteins?|mRNAs?|expression|mutations?|homologu?es?|orthologu?es?)\s)?"
     r"(?:in|of|from)\s(?:the\s|both\s|adult\s|wild-type\s)?",
@@ -108,7 +108,7 @@ class NamedOrganisms:
 
     def around(self, organism: str, offset: int) -> tuple[float, float, bool, bool, bool]:
         """Return how near an organism's last earlier mention and its nearest mention are to an
-        offset (1: at the offset, 0: far away), and whether it is mentioned earlier in the sentence,
+        offset (1: at the offset, 0: far away), and three flags: mentioned earlier in the sentence,
         later in the sentence, and in the previous sentence."""
         starts, ends = self._places_of.get(organism, ((), ()))
         sentence, n = self.sentence_at(offset), bisect_right(ends, offset)
@@ -139,7 +139,7 @@ def _organism_tables() -> tuple[re.Pattern[str], list[str], dict[str, str]]:
     """Return a pattern with one group per organism, each group's organism, and a mapping from words
     such as "sows" or "beagle" to animals (see SOURCES.md).
 
-    Words for people, strains, and cell lines that are not human are in assets/species_words.json.
+    Words for people, strains and non-human cell lines are in assets/species_words.json.
     Cell lines in which genes of other organisms are expressed have no organism there ("").
     """
     words_of: dict[str, list[str]] = srsly.read_json(ASSETS_FOLDER / "species_words.json")
@@ -167,7 +167,7 @@ def organism_words(text: str) -> list[NamedPlace]:
 @cache
 def _names_in_training() -> dict[str, list[tuple[list[str], str]]]:
     """Read the organism names in the starter's training texts, each with its most frequent
-    organism. Names are keyed by their first word, with longer names first."""
+    organism. Names are grouped by first word, longest first."""
     table: dict[str, dict[str, int]] = srsly.read_json(ASSETS_FOLDER / "starter/alias_table.json")
     names: dict[str, list[tuple[list[str], str]]] = {}
     for name, ids in sorted(table.items(), key=lambda entry: -len(entry[0].split())):

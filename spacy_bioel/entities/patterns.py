@@ -1,4 +1,4 @@
-"""Find words in and beside names, using the patterns in assets/patterns.tsv.
+"""Find words in and next to names, using the patterns in assets/patterns.tsv.
 
 A row has a use, a regular expression, an example that it matches, and a counterexample that no row
 with this use matches. The file begins with a list of the uses. Tests run the examples.

@@ -55,7 +55,7 @@ NamedRules = tuple[str, EntityRules]  # the rules' name in the config, and the r
 
 
 def _run(named: NamedRules, function: str, *args: Any, n: int | None = None) -> Any:
-    """Call a function on a rule set, and check the number of results.
+    """Call a function of a rule set, and check the number of results.
 
     n (int | None): Number of results that the function must return.
     RAISES BioelError: [B497] instead of errors without a code, [B503] if the number of results is
@@ -91,7 +91,7 @@ class RuleSet:
 
     RAISES BioelError: [B499] if two rule sets return a fact with the same name, [B506] if that name
         is already a field of links or a Span extension, [B508] if rules have a function that is no
-        longer called, [B509] if labels or names of facts are one string.
+        longer called, [B509] if labels or fact names are a single string.
     """
 
     def __init__(self, rules: Mapping[str, EntityRules | None]) -> None:
@@ -125,7 +125,7 @@ class RuleSet:
     def for_labels(self, labels: Collection[str], *, labelled: bool = False) -> RuleSet:
         """Return the rules to run in a pipeline that finds or links mentions with these labels.
 
-        labelled (bool): Leave out rules without labels.
+        labelled (bool): Exclude rules without labels.
         """
         return RuleSet(
             {
@@ -156,7 +156,7 @@ class RuleSet:
             of_doc.why = ""
 
     def forms_of(self, doc: Doc, *, settings: LinkerSettings) -> LongForms:
-        """Return the long form of each short form in a document, preferring its own definitions.
+        """Return the long form of each short form, preferring the document's own definitions.
 
         A word with a subscript in brackets, "H(2)O", is a short form too.
         """
@@ -169,7 +169,7 @@ class RuleSet:
     def why_other(
         self, doc: Doc, starts: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> Sequence[str]:
-        """Return the first reason given why each span cannot be a name, or "" if it can be one."""
+        """Return, for each span, the first reason why it cannot be a name, or "" if it can."""
         first_reasons = [""] * len(starts)
         for named in self.overriding("why_other"):
             reasons = _run(named, "why_other", doc, starts, ends, n=len(starts))
@@ -217,7 +217,7 @@ class RuleSet:
         return facts
 
     def explain(self, batch: Batch) -> list[str]:
-        """Return the sentences for each link that explain how the rules affected it."""
+        """Return, for each link, the sentences that explain how the rules affected it."""
         texts = [""] * len(batch.links)
         for named in self.overriding("explain"):
             sentences = _run(named, "explain", batch, n=len(batch.links))

@@ -30,7 +30,7 @@ def _tables() -> dict[str, Any]:
 
 
 def long_forms_with(more: Mapping[str, str]) -> dict[str, str]:
-    """Return the long forms of shorthand that is common to all texts, and of any in `more`.
+    """Return the long forms of the general shorthand and of the shorthand in `more`.
 
     "|" separates alternative long forms. Short forms are also returned capitalised, as at the start
     of a line: "Wt loss" and "Dizzy", but not "Sob".
@@ -64,9 +64,9 @@ def shorthand_for(
 ) -> dict[str, str]:
     """Return the long forms of shorthand, excluding short forms that a knowledge base has as names.
 
-    more (Mapping | None): Shorthand in addition to the shorthand common to all texts.
-    takes_precedence (bool): Keep a short form that is itself a name if its long form is a name in
-        the knowledge base too, unless a user has added the short form.
+    more (Mapping | None): Shorthand to use in addition to the general shorthand.
+    takes_precedence (bool): Keep a short form that is itself a name if its long form is a name
+        too, unless a user has added the short form.
     """
     forms = {short: first_known(kb, long) for short, long in long_forms_with(more or {}).items()}
     rows = kb.lookup_names(normalize_names(list(forms)))
@@ -107,7 +107,7 @@ class Shorthand(EntityRules):
         ]
 
     def _expanded(self, string: str, kb: KnowledgeBase) -> str:
-        """Expand short forms in a normalised string that is not a name or a known alias."""
+        """Expand short forms in a normalised string that is neither a name nor a known alias."""
         assert self.knowledge is not None
         if kb not in self._normalized_forms:
             forms, seen = shorthand_for(kb), self.knowledge.seen

@@ -1,6 +1,6 @@
 """Species assignment: the probability of each organism that a gene mention may belong to.
 
-Many organisms have genes with the same symbol. Curators choose between genes by the organisms that
+Many organisms have genes with the same symbol. Curators choose between genes by which organisms
 the document mentions, how often and how near ("human BRCA1"), by words for people and cell lines,
 by the spelling of the symbol (TP53, Tp53), and by the other genes in the document. SR4GN works in
 the same way (Wei et al. 2012, https://doi.org/10.1371/journal.pone.0038460). The weights are fitted
@@ -141,8 +141,8 @@ def organism_table(
 
     genes (Mapping): The candidates by organism for each mention that may be a gene.
     places (Mapping): The result of `organism_places` for the documents of these mentions.
-    kb (KnowledgeBase): Its concept types show which organisms are microbes, and which ones it has
-        genes of.
+    kb (KnowledgeBase): Its concept types show which organisms are microbes, and for which
+        organisms it has genes.
     """
     documents = {
         owner: NamedOrganisms(batch.docs[owner], places_of_doc, words)
@@ -158,7 +158,7 @@ def organism_table(
     counts: dict[object, Counter[str]] = defaultdict(Counter)
     ids = sorted({c[0].id for one in genes.values() for c in one.genes.values() if c})
     symbols: dict[str, str] = {}
-    for part in parts_of(kb):  # names in parts are memory-mapped; a joined KB computes them
+    for part in parts_of(kb):  # the parts' names are memory-mapped; a joined KB computes its names
         known = np.flatnonzero((concepts := part.find_all(ids)) >= 0)
         names = part.names.take(part.preferred_rows(concepts[known]))
         symbols = dict(zip(map(ids.__getitem__, known), names, strict=True)) | symbols
@@ -220,12 +220,12 @@ def organism_table(
 class _GeneMention:
     """A gene mention in its document.
 
-    spelled (set[str]): Organisms whose gene has a symbol that is spelled like the mention.
+    spelled (set[str]): Organisms with a gene whose symbol is spelled like the mention.
     whole (Span): The mention, or the composite that contains it.
     is_counted (bool): Whether the following counts include the mention.
     in_document, in_sentence (Counter): Number of gene mentions by organism; "": the total.
     right_before (Counter): Organisms right before occurrences of the same string in the document.
-    cases (set): The mention as the document writes it, in any case: "KRAS", "Kras".
+    cases (set): All capitalisations of the mention in the document: "KRAS", "Kras".
     """
 
     text: str

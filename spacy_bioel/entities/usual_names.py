@@ -1,7 +1,7 @@
 """The usual meanings of short gene names: "LH" is LHB, although LH is also a name of PLOD1.
 
 assets/usual_names.tsv lists such names, with the symbols of the human genes that they mean in most
-texts. The symbols are looked up instead of the name, in the organism of the document, unless the
+texts. The symbols are looked up instead of the name, in the document's organism, unless the
 document defines the name. A name of a family means the members that the table lists ("ferritin":
 FTH1 and FTL), or the member that curators choose ("ERK": MAPK1). Some names ("ER", "oxytocin") mean
 genes only next to words such as "expression of". A name before "transporter" is a protein.
@@ -71,7 +71,7 @@ def usual_queries(batch: Batch, knowledge: LinkerKnowledge) -> list[Query]:
 
 
 def _means_others(kb: KnowledgeBase, name: str, symbols: tuple[str, ...]) -> bool:
-    """Whether a knowledge base has these symbols, but the name does not mean exactly their genes.
+    """Whether a knowledge base has these symbols, but uses the name for a different set of genes.
 
     Names that the user added keep their meaning.
     """
@@ -118,7 +118,7 @@ def add_proteins(doc: Doc, found: FoundSpans, kb: KnowledgeBase) -> None:
 
 
 def add_usual_names(doc: Doc, found: FoundSpans) -> None:
-    """Add missed gene names, relabel chemicals that are genes here, and drop non-genes."""
+    """Add missed gene names, relabel chemicals that mean genes, and drop non-genes."""
     text, names, added = text_of(doc), usual_names(), list[ScoredSpan]()
     dropped = set[ScoredSpan]()
     for word in _NAME_OR_WORD.finditer(text):

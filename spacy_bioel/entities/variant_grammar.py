@@ -1,13 +1,13 @@
 r"""A grammar that finds sequence variants in texts and parses the change that each describes.
 
-1. A text is cut into tokens of the kinds in `_TOKEN_KINDS`, each represented by a letter:
+1. A text is split into tokens of the kinds in `_TOKEN_KINDS`, each represented by a letter:
    "c.35delG" becomes "vmkg": level, number, kind of change, base.
 2. Letter sequences that match one of `VARIANT_FORMS` are variants (`find_variants`).
 3. The tokens of a mention, found by this grammar or another detector, are parsed as a change
    (`read_variant`), after `REWRITES` has unified different ways of writing it.
 
 To support another way of writing variants, add a row to `VARIANT_FORMS` with an example and its
-reading, and, if it is parsed wrongly, a row to `REWRITES`. The tests run all examples.
+reading. If the example is parsed wrongly, add a row to `REWRITES` too. The tests run all examples.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ class VariantForm(NamedTuple):
     """A way to write a variant.
 
     letters (str): Pattern that the letters of the variant's tokens match.
-    reading (str): The result of `read_variant` for the example: the HGVS form, or the component
-        form if there is none; "" for dbSNP numbers.
+    reading (str): The result of `read_variant` for the example: the HGVS form, or else the
+        component form; "" for dbSNP numbers.
     """
 
     name: str
@@ -176,7 +176,7 @@ RS_NUMBER = re.compile(r"(?<![A-Za-z\d])(?P<rs>rs[1-9][0-9]{0,9})(?!\d)", re.I)
 
 
 class Rewrite(NamedTuple):
-    """A spelling to replace before parsing a mention, with an example before and after."""
+    """A spelling to replace before parsing a mention, with a before-and-after example."""
 
     pattern: re.Pattern[str]
     replacement: str | Callable[[re.Match[str]], str]

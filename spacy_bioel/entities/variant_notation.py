@@ -48,8 +48,8 @@ class Variant:
     new (str): The replacement, with commas between several replacements; or the deleted,
         duplicated or inserted sequence, or its length.
     count (str): The number of repeats; or the position at which a frameshift ends.
-    has_level (bool): Whether the text states the level. Without a level, the text may use an older
-        numbering that counts from a different base.
+    has_level (bool): Whether the text states the level. If not, the text may use an older numbering
+        that counts from a different base.
     """
 
     level: str
@@ -125,7 +125,7 @@ def _base_change(v: Variant) -> str | None:
             position = f"{position}_{int(position) + 1}"
         is_placed = v.kind == "INDEL" or "_" in position
         return position + _HGVS_KINDS[v.kind] + v.new if v.new.isalpha() and is_placed else None
-    # For deletions and duplications, HGVS states the position but not the sequence.
+    # For deletions and duplications, HGVS gives the position but not the sequence.
     n_bases = int(v.new) if v.new.isdigit() else len(v.new)
     return None if v.count else _range(v.position, n_bases) + _HGVS_KINDS[v.kind]
 
@@ -136,8 +136,8 @@ def _range(position: str, n: int) -> str:
 
 # The surrounding text decides whether "A1166C" changes a base or an amino acid.
 _MAX_CONTEXT = 40  # the number of characters to search before and after a variant
-_MIN_BASE_NUMBER = 1000  # proteins have fewer amino acids
-_MIN_GENOME_NUMBER = 110_000  # transcripts have fewer bases
+_MIN_BASE_NUMBER = 1000  # proteins have fewer amino acids than this
+_MIN_GENOME_NUMBER = 110_000  # transcripts have fewer bases than this
 _MIN_LIKELY_BASE_NUMBER = 100
 _MITOCHONDRIA = re.compile(r"mitochondrial\s?(?:\n|DNA|genom|t?RNA|gene|mutat)|mtDNA|\btRNA", re.I)
 _PROTEIN_OR_BASES = re.compile(

@@ -1,4 +1,4 @@
-"""Rules that find sequence variants with a grammar, and add HGVS form, gene and dbSNP number."""
+"""Find sequence variants by grammar, and add their HGVS forms, genes and dbSNP numbers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _START, _END = attrgetter("start"), attrgetter("end")
 
 
 class Variants(EntityRules):
-    """Find variants using a grammar, and add their change, gene and dbSNP number.
+    """Find variants using a grammar, and add their changes, genes and dbSNP numbers.
 
     The dbSNP number is taken from the text, or else from the knowledge base, which may list numbers
     by gene and change (see `io.table.read_clinvar`).
@@ -121,9 +121,9 @@ create_variants_v1 = Variants  # registered as `spacy-bioel.Variants.v1`
 
 
 def _add_variants(doc: Doc, found: FoundSpans) -> None:
-    """Add the grammar's variants, replacing overlapping ones unless the user set them.
+    """Add the grammar's variants, replacing overlapping spans unless the user set them.
 
-    A span with the same tokens and another label, such as the cell line T47D, keeps its label.
+    A span with the same tokens but another label, such as the cell line T47D, keeps its label.
     """
     for place in find_variants(text_of(doc)):
         if (span := doc.char_span(*place)) is None:
@@ -137,7 +137,7 @@ def _add_variants(doc: Doc, found: FoundSpans) -> None:
 
 
 def _is_plausible(doc: Doc, span: ScoredSpan) -> bool:
-    """Whether to keep a span: a Variant must be an rs number or a change, or set by the user."""
+    """Whether to keep a span: a Variant must be an rs number or a change, or be set by the user."""
     start, end, label, probability = span
     mention = doc[start:end]
     if label != VARIANT or probability == 1 or RS_NUMBER.fullmatch(mention.text):
@@ -245,7 +245,7 @@ class VariantGenes:
 
     @cached_property
     def _next_to_change(self) -> dict[tuple[Any, ...], Link]:
-        """Maps each change to the gene next to its first mention that has one."""
+        """Maps each change to the first gene found next to a mention of it."""
         found: dict[tuple[Any, ...], Link] = {}
         for link in self._links:
             if link.label == VARIANT and (gene := self._next_to(link.start, link.end)) is not None:
@@ -281,6 +281,6 @@ def _change_at(text: str, start: int, end: int) -> tuple[Any, ...] | None:
 
 
 def _is_gene(text: str, link: Link) -> bool:
-    """Whether an unlinked mention is a gene name, not part of a variant ("TN7(delTTCA)A")."""
+    """Whether an unlinked mention is a gene, rather than part of a variant ("TN7(delTTCA)A")."""
     is_name = any("exact" in c.evidence.split("+") for c in link.candidates)
     return is_name and not text.startswith("(", link.end)

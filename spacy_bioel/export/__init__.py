@@ -1,1 +1,1 @@
-"""Writers for linked documents in other programs' formats; the readers are in `io`."""
+"""Writers that export linked documents in other programs' formats; the readers are in `io`."""

@@ -72,7 +72,7 @@ class TextFormat:
     document (Callable): Formats a document.
     start, between, end (str): Text before, between and after the documents.
     has_failures (bool): True: failed documents are written with their error, and a missing id stays
-        empty. False: failed documents without links are left out, and documents without an id are
+        empty. False: failed documents without links are skipped, and documents without an id are
         numbered.
     """
 
@@ -98,7 +98,7 @@ class TextFormat:
 
 
 def _without_failures(write: Write) -> Write:
-    """Skip failed documents without links, and number documents without an id."""
+    """Skip failed documents that have no links, and number documents that have no id."""
     numbers = count(1)
 
     def write_linked(document: LinkedText) -> None:
@@ -142,7 +142,7 @@ def _to_pubtator(document: LinkedText) -> str:
 
 
 def _find_title_end(text: str, links: Sequence[Link]) -> int:
-    """Find the offset of the character that separates title and abstract, outside any mention."""
+    """Find the offset of the character that separates title and abstract, outside all mentions."""
     for pattern in _TITLE_ENDS:
         for match in pattern.finditer(text):
             if not any(link.start <= match.start() < link.end for link in links):
@@ -173,7 +173,7 @@ def _to_bioc_json(document: LinkedText) -> str:
 
 
 def _to_bioc(document: LinkedText, *, xml: bool) -> dict[str, Any]:
-    """Convert to a BioC document with one passage; if `xml`, replace characters invalid in XML."""
+    """Convert a text to BioC, with one passage; if `xml`, replace characters invalid in XML."""
 
     def storable(value: str) -> str:
         return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", value) if xml else value
@@ -223,7 +223,7 @@ def writing_brat(folder: Path) -> Iterator[Write]:
 
 
 def new_folder(folder: Path) -> AbstractContextManager[Path]:
-    """Create a folder for document files. RAISES BioelError: [B341] if it is not empty."""
+    """Create a folder, or replace an empty one. RAISES BioelError: [B341] if it is not empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BioelError(Errors.B341.format(path=folder))
     return replacing_folder(folder)

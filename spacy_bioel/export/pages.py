@@ -59,7 +59,7 @@ _UNPREFIXED_ID = re.compile(r"(?P<umls>C\d{7,8})|CVCL_(?P<cvcl>\w{4})|(?P<dbsnp>
 
 
 def address_of(id: str) -> str:
-    """Return the URL of a concept's page in its vocabulary, or "" if it is unknown.
+    """Return the URL of a concept's page in its vocabulary, or "" if no URL is known.
 
     id (str): For example "MESH:D003920", "HP:0001250", or "C0011849" for UMLS.
     """

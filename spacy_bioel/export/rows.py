@@ -87,7 +87,7 @@ def worker_processes(
 
     try:
         # Start workers one by one, before the threads. A forked worker must not inherit the far end
-        # of an earlier connection, or it would keep it open after the earlier worker died.
+        # of an earlier connection, or that connection would stay open after its worker died.
         for _ in range(n_process):
             ours, theirs = multiprocessing.Pipe()
             args = (UserCode(), work, theirs, ours)
@@ -280,14 +280,14 @@ def link_texts(
 def link_mentions(
     nlp: Language, texts: Iterable[AnnotatedText], *, batch_size: int = 64, n_process: int = 1
 ) -> Generator[LinkedText, None, None]:
-    """Link annotated mentions using only the linker, ignoring their ids.
+    """Link annotated mentions using only the linker, ignoring the annotated ids.
 
     The label of a mention decides which knowledge base is used, if the linker has several, and
     which semantic types are allowed. Links keep the mentions' offsets, even those inside tokens.
 
     nlp (Language): A pipeline with a linker. Other arguments: see `link_texts`.
     YIELDS (LinkedText): One per text, with a link per mention, in the same order. Mentions that are
-        not in the text are left out, with the error [B554].
+        not in the text are skipped, with the error [B554].
     """
     work = partial(_link_batch, nlp, _check_annotated_text, _run_linker)
     return _map_batches(work, texts, batch_size, n_process)
@@ -308,7 +308,7 @@ def _map_batches(
 def _link_batch(
     nlp: Language, prepare: Prepare, link_all: LinkAll, items: list[Item]
 ) -> list[LinkedText]:
-    """Link a batch, then retry any documents missing from the results one by one."""
+    """Link a batch, then retry one by one any documents that are missing from the results."""
     linked: dict[int, LinkedText] = {}
     ready = {}
     # Memory zones cannot be nested, so use the caller's zone if one is open.

@@ -44,7 +44,7 @@ def read_bioc_xml(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]
 
 
 def read_bioc_json(path: StrPath, *, prefix: str = "") -> Iterator[AnnotatedText]:
-    """Yield the documents in a BioC JSON collection or a list of collections.
+    """Yield the documents in a BioC JSON collection, or in a list of collections.
 
     Arguments, results and errors are the same as for `read_bioc_xml`. The whole file is read into
     memory.

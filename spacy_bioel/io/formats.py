@@ -61,7 +61,7 @@ _OPTIONS = {"table": {"columns", "synonym_separator"}, "omop": {"vocabularies"}}
 
 
 def detect_corpus_format(path: StrPath) -> str:
-    """Detect a corpus's format (a key of CORPUS_FORMATS) from its contents (BRAT: file names)."""
+    """Detect a corpus format (a key of CORPUS_FORMATS) from contents or, for BRAT, file names."""
     return "brat" if is_brat(path) else _detect(path, CORPUS_FORMATS)
 
 

@@ -89,7 +89,7 @@ _MENTION_LISTS = ("mentions", "links", "spans", "entities")
 _LABELS = ("label", "labels")  # in doccano, either mentions or classes of the whole text
 _TEXT_KEYS = {"text": str, **dict.fromkeys((*_MENTION_LISTS, "annotates"), list)}
 _OTHER_OFFSETS = frozenset(("tokens", "sentences", "sents", "sections", "relations"))
-# Matches {"start": 0, "end": 5} or [0, 5, "Disease"], but not in strings: their quotes are escaped.
+# Matches {"start": 0, "end": 5} or [0, 5, "Disease"], but not in strings, which escape quotes.
 _OFFSETS = re.compile(r'"(start|begin)\w{0,9}": \d+, [^{}]{0,200}"end\w{0,9}": \d|\[\d+, \d+, "')
 _LEFT_OUT = ("reject", "ignore")  # Prodigy answers that exclude a record
 _CONCEPT_KEYS = {
@@ -273,7 +273,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _records(path: StrPath, *, lone_surrogates: bool = False) -> Iterator[tuple[Place, _Record]]:
-    """Yield the objects in a file that has one JSON object per line or an array of objects.
+    """Yield the objects in a file that contains one JSON object per line, or one array of objects.
 
     The brackets of an array may be on lines of their own, as `bioel link` writes them.
     """
@@ -303,7 +303,7 @@ def _record_error(where: object, problem: str) -> BioelError:
 
 
 def _check_keys(where: object, record: _Record, types: dict[str, Any], *required: str) -> None:
-    """Reject a record with missing keys or values of the wrong type."""
+    """Reject a record that lacks a required key or has a value of the wrong type."""
     problems = [f"key {key!r} is missing" for key in required if key not in record]
     problems += [
         f"{key!r} is {value!r:.40}, of type {type(value).__name__}"

@@ -25,7 +25,7 @@ _ATHENA_FILES = ("CONCEPT", "CONCEPT_RELATIONSHIP", "CONCEPT_SYNONYM")
 _CODES = ("concept_id", "vocabulary_id", "concept_code")
 _ENGLISH = frozenset(("4180186", "4093769", "0"))  # language ids: English (current, old), unset
 _MAX_ID_DIGITS = 18
-# Relations that are skipped: they are valid, but look like misspellings of ones that are read.
+# Valid relations that are not read, although they look like misspellings of ones that are.
 _OTHER_RELATIONS = ("Concept replaces", "Maps to unit", "Maps to value")
 
 

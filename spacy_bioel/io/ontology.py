@@ -32,7 +32,7 @@ from spacy_bioel.io.open import (
 )
 from spacy_bioel.types import Concept
 
-# Matches "property_value: terms:license https://...", whatever the Dublin Core prefix.
+# Matches "property_value: terms:license https://...", with any Dublin Core prefix.
 _LICENCE = re.compile(r'property_value:\s*\S*\blicen[cs]e\s+(?:"([^"]*)"|(\S+))')
 _STANZA = re.compile(r"\[(\w+)\]\s*(?:!.*)?")
 _FIELD = re.compile(r"([A-Za-z][\w-]*)\s*:\s*(.*)", re.S)
@@ -195,7 +195,7 @@ def _term_concepts(fields: _Fields, namespace: str, prefix: str) -> Iterator[Con
     synonyms = [name for scope in _SYNONYM_SCOPES for name in sorted(fields.get(scope, ()))]
     names = unique_names([*fields.get("name", ()), *synonyms])
     if "true" in fields.get("is_obsolete", ()):
-        replacements = ids("replaced_by")  # if several, the choice is left to the user
+        replacements = ids("replaced_by")  # if there are several, the user must choose
         yield from (Concept(term_id, names, replaced_by=other) for other in replacements)
         if not replacements:
             yield Concept(term_id, names, consider=tuple(ids("consider")))

@@ -1,5 +1,5 @@
 """Helpers shared by all readers: open and stream files, check offsets, and convert ids to CURIEs.
-Bad records can be skipped and reported instead of raising an error.
+A bad record either raises an error, or is skipped and reported.
 """
 
 from __future__ import annotations
@@ -318,7 +318,7 @@ def open_text(path: StrPath, *, errors: str = "strict") -> Iterator[TextIO]:
         text = io.TextIOWrapper(reader, encoding="utf-8-sig", errors=errors, newline="\n")
         try:
             yield text
-        except UnicodeDecodeError:  # the wrapper reads ahead, so look for the bad line
+        except UnicodeDecodeError:  # the wrapper reads ahead, so search for the bad line
             with open_binary(path) as reader:
                 for number, line in enumerate(reader, start=1):
                     _decode_line(Place(path, number), line)
@@ -408,7 +408,7 @@ class ChangedCell(str):
 
 
 def read_workbook(path: StrPath, *, is_only: bool = True) -> Iterator[tuple[Place, list[str]]]:
-    """Stream the rows of a workbook's only non-empty sheet (or of all), as Excel shows them.
+    """Stream the rows of a workbook's only non-empty sheet (or of all sheets), as Excel shows them.
 
     RAISES BioelError: [B101] if the file does not exist, [B104] if it is not a workbook, [B192]
         without openpyxl, [B515] if no sheet or several have contents, [B517] if a row number is

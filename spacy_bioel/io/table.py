@@ -1,4 +1,4 @@
-"""Readers for tables: CSV, TSV and Excel with any columns, CTD, UMLS, NCBI Gene and ClinVar."""
+"""Readers for tables: generic CSV, TSV and Excel, plus CTD, UMLS, NCBI Gene and ClinVar."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _CTD_LAYOUTS: tuple[dict[str, Column], ...] = (
     _CTD_CHEMICALS,
 )  # fmt: skip
 _SEPARATOR_OF_SUFFIX = {".tsv": "\t", ".tab": "\t", ".rrf": "|"}
-UNQUOTED = "\t|"  # separators of tables in which quotes are literal
+UNQUOTED = "\t|"  # separators of tables whose quotes are literal
 _BAR = "|"  # separates the values in a cell
 _MAX_CELL_LENGTH = 1 << 27  # in characters; csv's default limit is too low for documents
 _N_TO_DETECT = 1000  # number of rows used to detect the synonym separator
@@ -100,7 +100,7 @@ def split_rows(
             return
         where, end = read[0][0], read[-1][0].line
         if end - where.line >= len(read):
-            error = "one of its lines is not UTF-8"  # `numbered_lines` skipped the line
+            error = "one of its lines is not UTF-8"  # `numbered_lines` skipped that line
         if error:
             coded = Errors.B479 if error.startswith(("new-line", "field")) else Errors.B126
             problem = BioelError(coded.format(where=where, end=end, error=error))
@@ -113,7 +113,7 @@ def split_rows(
 
 
 def _open_rows(path: StrPath, *, quoted: bool | None = None) -> _TableRows:
-    """Stream table or workbook rows; tab- and bar-separated cells keep quotes unless `quoted`."""
+    """Stream rows of a table or workbook. Tab- and bar-separated cells keep quotes by default."""
     if table_suffix(path) in WORKBOOKS:
         return read_workbook(path)
     separator, lines = separator_of(path), numbered_lines(path, ends=True)
@@ -122,7 +122,7 @@ def _open_rows(path: StrPath, *, quoted: bool | None = None) -> _TableRows:
 
 
 def check_row(where: Place, row: list[str], width: int, used: Iterable[int]) -> None:
-    """Check that a row has the right width [B510], and that Excel changed no used cell [B514]."""
+    """Check a row's width [B510], and that Excel has not changed any cell that is used [B514]."""
     if len(row) < width or any(row[width:]):
         raise BioelError(Errors.B510.format(where=where, found=len(row), expected=width))
     for i in used:
@@ -131,7 +131,7 @@ def check_row(where: Place, row: list[str], width: int, used: Iterable[int]) -> 
 
 
 def read_text_table(path: StrPath, patient: str = "", date: str = "") -> Iterator[tuple[str, ...]]:
-    """Stream (text, id) from a table with a "text" column; if it lacks "id", rows are numbered.
+    """Stream (text, id) from a table's "text" and "id" columns; without "id", rows are numbered.
 
     patient, date (str): Names of columns whose cells are added to each tuple; "" for none.
 
@@ -262,7 +262,7 @@ def table_suffix(path: StrPath) -> str:
 
 
 def separator_of(path: StrPath) -> str:
-    """Infer the separator (extension, then first row); prefer tabs because names contain commas."""
+    """Infer the separator from the extension or first row; prefer tabs, as names contain commas."""
     if (suffix := table_suffix(path)) in _SEPARATOR_OF_SUFFIX:
         return _SEPARATOR_OF_SUFFIX[suffix]
     lines = (line for _, line in numbered_lines(path) if not line.startswith("#"))
@@ -290,7 +290,7 @@ def header_of(row: list[str]) -> list[str]:
 
 
 def _read_header(path: StrPath, rows: _TableRows, columns: Mapping[str, Column]) -> list[str]:
-    """Find the header: the comment line or first row with the most expected names."""
+    """Find the header: whichever comment line or first row has the most expected names."""
     wanted = _column_names(columns)
     best: list[str] = []
     for _, row in rows:
@@ -440,7 +440,7 @@ _NO_SYMBOL = "NEWENTRY"  # placeholder symbol in new records
 
 
 def read_gene_info(path: StrPath, *, prefix: str = "NCBIGene") -> Iterator[Concept]:
-    """Stream the genes with a symbol from NCBI's gene_info file.
+    """From NCBI's gene_info file, stream the genes that have a symbol.
 
     Types are "Gene", the type of gene, and the organism, so that `--types NCBITaxon:9606` keeps
     only human genes. Format: https://ftp.ncbi.nlm.nih.gov/gene/DATA/README
@@ -464,7 +464,7 @@ _HGVS_CHANGE = re.compile(r"[:(]([cgmnp]\.[^\s)]+)")
 
 
 def read_clinvar(path: StrPath, *, prefix: str = "dbSNP") -> Iterator[Concept]:
-    """Stream the variants with an rs number from ClinVar's variant_summary.txt.
+    """From ClinVar's variant_summary.txt, stream the variants that have an rs number.
 
     Each gene and change, such as "NCBIGene:673:p.Val600Glu", becomes a retired id whose replacement
     is the first variant with this change.

@@ -57,7 +57,7 @@ class BuildReport:
     inherited_types: int = 0  # concepts that inherited the types of their parents
     unknown_parents: int = 0  # links to parents that are not in the knowledge base
     retired: int = 0  # retired ids whose replacement is in the knowledge base
-    retired_current: int = 0  # ids both retired and current, treated as current
+    retired_current: int = 0  # ids that are both retired and current; treated as current
     retired_missing: int = 0  # retired ids whose replacement is not in the knowledge base
     withdrawn: int = 0  # retired ids without a replacement
     redirected: int = 0  # records of retired ids, merged into the replacements
@@ -101,8 +101,8 @@ class Drafts:
     current: dict[str, Draft] = field(default_factory=dict)  # draft concepts by id
     retired: dict[str, str] = field(default_factory=dict)  # replacement of each retired id
     sources: list[str] = field(default_factory=list)  # sources of the build, then of additions.
-    # Ids retired without a replacement, mapped to the ids to consider instead. Only people read
-    # them, so they are stored in the metadata and do not affect the fingerprint.
+    # Ids retired without a replacement, mapped to the ids to consider instead. They are for
+    # human readers only, so they are stored in the metadata and do not affect the fingerprint.
     withdrawn: dict[str, list[str]] = field(default_factory=dict)
 
     def source_index(self, source: str) -> int:
@@ -159,7 +159,7 @@ def merge_records(
         others = sorted({ends.get(other, other) for other in several[id]})
         if len(others) == 1:
             once[id] = others[0]
-        else:  # a person must choose between them
+        else:  # the user must choose between them
             drafts.withdrawn[id] = others
     drafts.retired = follow_chains(once)
     _inherit_types(drafts, base_ids, report)
@@ -197,14 +197,14 @@ def nothing_left(
 
 
 def check_ids(record: Concept, *, where: str) -> None:
-    """Check a record's id and the id of its replacement. RAISES BioelError: [B026] bad id."""
+    """Check the ids of a record and its replacement. RAISES BioelError: [B026] if one is bad."""
     for field_name, id in (("id", record.id), ("replacement", record.replaced_by or "-")):
         if id in ("", NIL) or _BAD_ID.search(id):
             raise BioelError(Errors.B026.format(where=where, field=field_name, found=id))
 
 
 def follow_chains(retired: dict[str, str]) -> dict[str, str]:
-    """Map each retired id to its final replacement. RAISES BioelError: [B027] if circular."""
+    """Map each retired id to its final replacement. RAISES BioelError: [B027] on a cycle."""
     ends: dict[str, str] = {}
     for id in retired:
         passed: dict[str, None] = {}
@@ -234,11 +234,11 @@ def _inherit_types(drafts: Drafts, base_ids: Collection[str], report: BuildRepor
 
 @dataclass(frozen=True)
 class Branches:
-    """Ontology branches to keep or leave out. A branch is a concept and all its descendants.
+    """Ontology branches to keep or exclude. A branch is a concept and all its descendants.
 
     under (Sequence[str]): Root ids of the branches to keep; if empty, all concepts are kept.
-    exclude (Sequence[str]): Root ids of the branches to leave out. A concept in both a kept and an
-        excluded branch is left out.
+    exclude (Sequence[str]): Root ids of the branches to exclude. A concept in both a kept and an
+        excluded branch is excluded.
     """
 
     under: Sequence[str] = ()
@@ -398,7 +398,7 @@ def _assign_rows(drafts: dict[str, Draft], report: BuildReport) -> _RowNumbers:
 def _distinct_names(
     drafts: Mapping[str, Draft], report: BuildReport
 ) -> Iterator[tuple[str, dict[str, tuple[str, int]]]]:
-    """Yield each concept's id, with the first spelling and source of each normalised name."""
+    """Yield each concept's id, and its normalised names with their first spelling and source."""
     for id, draft in drafts.items():
         surfaces: dict[str, tuple[str, int]] = {}
         lines = list(map(on_one_line, draft.names))  # a stored name must be a single line

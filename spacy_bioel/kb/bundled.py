@@ -111,7 +111,7 @@ def place_of(kb: KnowledgeBase) -> str:
 
 
 def bundled_name(kb: KnowledgeBase) -> str | None:
-    """Return the name of a bundled knowledge base, such as "genes", or None if not bundled."""
+    """Return the name of a bundled knowledge base, such as "genes", or None for any other."""
     names = {_bundled_folder(name): name for name in _CONCEPT_FILES}
     return names.get(kb.path) if kb.path is not None else None
 
@@ -154,7 +154,7 @@ def map_folders(value: KbSetting, change: Callable[[str], str]) -> KbSetting:
 
 
 def folders_of(value: KbSetting) -> list[str]:
-    """Return the distinct folders in the `kb` setting, in the order they are joined."""
+    """Return the distinct folders in the `kb` setting, in the order in which they are joined."""
     if isinstance(value, str):
         return [value]
     return list(dict.fromkeys(value.values() if isinstance(value, dict) else value))
@@ -197,7 +197,7 @@ def find_included(folder: Path, place: str) -> str:
 
 
 def forget_paths(pipe: Path, **included: Any) -> None:
-    """In the pipeline's config, point included files' paths at their copies in a saved pipe.
+    """Update the pipeline's config so that the paths of included files point into a saved pipe.
 
     spaCy writes the config next to the pipe's folder, with the original paths, which may not exist
     on other machines.

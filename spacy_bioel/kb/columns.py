@@ -99,7 +99,7 @@ def positions_of(offsets: NDArray[Any], rows: NDArray[Any]) -> tuple[IntArray, I
 
 
 def find_sorted(values: NDArray[Any], wanted: NDArray[Any]) -> tuple[IntArray, NDArray[np.bool_]]:
-    """Look up numbers in a sorted array (faster if both have the same data type).
+    """Look up numbers in a sorted array (faster if their data types are the same).
 
     RETURNS (tuple): Position of each number, and whether the array contains the number; if not, the
         position is meaningless. Both have the shape of `wanted`.
@@ -192,7 +192,7 @@ def serialized(arrays: Mapping[str, NDArray[Any]], **about: Any) -> list[memoryv
 
 
 class TensorFile:
-    """The arrays in a file made by `serialized`, and their description.
+    """The arrays in a file from `serialized`, and their description.
 
     arrays (dict[str, NDArray]): Arrays by name, sharing the file's memory.
     about (dict[str, Any]): Description of the arrays.
@@ -284,11 +284,11 @@ class TensorFile:
 
 # -- Schema -------------------------------------------------------------------------------------
 
-# Increment this number whenever a column is added or removed, or changes its meaning.
+# Increment this number whenever a column is added or removed, or its meaning changes.
 SCHEMA_VERSION = 5
 
 XREF_SEPARATOR = "\t"
-# Columns of newline-terminated UTF-8 strings, and what each row is. NAME.offsets has the offsets.
+# Maps string columns (newline-terminated UTF-8) to their kind of row. NAME.offsets has the offsets.
 STRING_COLUMNS = {
     "ids": "concepts",
     "names": "names",
@@ -330,7 +330,7 @@ KB_COLUMNS = {
 
 
 def write_column(folder: Path, name: str, values: Sequence[Any] | NDArray[Any]) -> None:
-    """Write a column to a scratch file, cast to its data type in the schema."""
+    """Write a column to a scratch file, cast to the data type in the schema."""
     column = np.asarray(values, dtype=KB_COLUMNS[name].split()[0])
     (folder / name).write_bytes(bytes_of(column))
 
@@ -356,7 +356,7 @@ def write_strings(folder: Path, name: str, values: Iterable[str]) -> None:
 
 
 def serialized_columns(folder: Path, **about: Any) -> tuple[list[memoryview], str]:
-    """Serialise the columns in a folder and a description of the knowledge base as a single file.
+    """Serialise a folder's columns, and a description of the knowledge base, as a single file.
 
     about: source, release and licence, counts from the build report, and the withdrawn ids.
     RETURNS (tuple): Pieces of the file (see `serialized`), and the fingerprint of the columns.

@@ -84,13 +84,13 @@ def _without_name(named: list[tuple[str, int]], removed: str) -> list[tuple[str,
 
 @dataclass(frozen=True, slots=True)
 class EditReport:
-    """Result of a change: net counts of added concepts, names and retired ids, and other counts."""
+    """Result of a change: net counts of added concepts, names and retired ids, plus details."""
 
     concepts: int
     names: int
     retired: int
     vectors_outdated: bool  # whether existing vectors are now outdated
-    report: BuildReport  # counts of the records in the change, and of the whole knowledge base
+    report: BuildReport  # counts for the records in the change, and for the whole KB
 
 
 def add_concepts(

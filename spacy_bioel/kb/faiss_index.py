@@ -28,9 +28,9 @@ from spacy_bioel.types import FloatArray, IntArray
 
 _ANY_COSINE = -1.0  # a threshold that every cosine reaches.
 
-# Up to this many names, search is always exact.
+# With up to this many names, search is always exact.
 ANN_NAMES = 200_000
-# Number of candidates to score exactly: per requested result, and minimum per query.
+# Candidates to score exactly: the number per requested result, and the minimum per query.
 _CANDIDATES_PER_RESULT, _MIN_CANDIDATES = 4, 128
 _VECTORS_PER_ADD = 1 << 16  # number of vectors per call to `index.add`
 _TRAIN_PER_LIST = 64  # number of training vectors per list of the index
@@ -106,7 +106,7 @@ def _open_index(vectors: QuantizedVectors, file: RawFile) -> FaissIndex:
 
     try:
         faiss: Any = import_module("faiss")
-        # Read from the mapped bytes, because they stay readable if the file has been removed.
+        # Read from the mapped bytes, because they stay readable even if the file is removed.
         index = faiss.read_index(faiss.PyCallbackIOReader(read_next))
     except (ImportError, RuntimeError) as error:
         raise BioelError(Errors.B184.format(error=error)) from error

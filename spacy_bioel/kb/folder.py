@@ -83,14 +83,14 @@ def is_kb(folder: Path) -> bool:
 
 
 def check_replaceable(out: Path) -> None:
-    """Check that a path is unused, empty or a knowledge base. RAISES BioelError: [B029] if not."""
+    """Check that a path is unused or is a knowledge base. RAISES BioelError: [B029] if not."""
     is_unused = not out.exists() or (out.is_dir() and all(map(_is_leftover, out.iterdir())))
     if not is_unused and not is_kb(out):  # another writer may have finished by now
         raise BioelError(Errors.B029.format(path=out))
 
 
 def _is_leftover(path: Path) -> bool:
-    """Return whether a path in a folder without columns is left over from a killed writer."""
+    """Return whether a path in a folder without columns was left behind by a killed writer."""
     if path.name in ("vectors", "tries") and path.is_dir():
         names = [home.name for home in path.iterdir()]
         return all(
@@ -213,7 +213,7 @@ class Transaction:
             file.writelines(pieces)
 
     def remove(self, paths: Iterable[str | Path]) -> None:
-        """Remove files and folders, skipping any that the OS keeps while a reader has them open."""
+        """Remove files and folders, skipping any that the OS locks while a reader has them open."""
         for path in (self.folder / path for path in paths):
             shutil.rmtree(path, ignore_errors=True)  # does not remove files
             with suppress(OSError):

@@ -63,7 +63,7 @@ class KeyMasks:
 
     def find(self, keys: KeyArray) -> MaskArray:
         """Return the mask of each key (0 for unknown keys), in the same shape as `keys`."""
-        # Few text spans are names, so first rule out nearly all others by their leading key bits.
+        # Few text spans are names, so first use leading key bits to rule out nearly all the others.
         prefixes = keys >> np.uint64(64 - self._n_prefix_bits)
         bits = self._prefixes[prefixes >> np.uint64(3)]
         bits = bits >> (prefixes & np.uint64(7)).astype(np.uint8)
@@ -77,7 +77,7 @@ class KeyMasks:
 
     @cached_property
     def _n_prefix_bits(self) -> int:
-        """Number of leading key bits that index `_prefixes`: at most 1 in 16 bits is set."""
+        """Number of leading key bits that index `_prefixes`, where at most 1 bit in 16 is set."""
         return len(self.keys).bit_length() + 4
 
     @cached_property
@@ -134,7 +134,7 @@ class Gazetteer:
     def match_spans(
         self, tokens: Sequence[str], max_width: int, *, lengths: IntArray
     ) -> tuple[IntArray, IntArray, IntArray]:
-        """Find all token spans in several documents that are names.
+        """Find all token spans that are names, in several documents at once.
 
         tokens (Sequence[str]): Normalised tokens of all documents, concatenated.
         lengths (IntArray): Number of tokens in each document. Shape (n_docs,).
@@ -184,7 +184,7 @@ def _name_masks(kb: KnowledgeBase) -> MaskArray:
 
 
 def _word_masks(names: Sequence[str], masks: MaskArray) -> KeyMasks:
-    """Return masks of repeated words: types they indicate, and whether they usually come last."""
+    """Return masks of repeated words: types they indicate, and whether they usually end names."""
     numbers: dict[str, int] = {}
     split_names = [name.split() for name in names]
     words = [word for name_words in split_names for word in name_words]
@@ -232,7 +232,7 @@ class Substitutes:
 
     word: KeyArray  # keys of words in a text, ascending
     by: KeyArray  # keys of the interchangeable words in names
-    replacement: tuple[str, ...]  # for each word in `by`, the most frequent word with its stem
+    replacement: tuple[str, ...]  # for each word in `by`, the most frequent word with the same stem
     share: NDArray[np.float32]  # share of the rarer word's concepts that use both words
     adjective: tuple[str, ...]  # adjective to match by itself ("renal" for "kidney"), or ""
 
@@ -253,7 +253,7 @@ class BagsOfWords:
     rows: IntArray  # name rows, grouped by bag
     words: dict[str, int]  # number of names that contain each word
     substitutes: Substitutes
-    long: KeyMasks  # keys of the first MAX_WORDS words of longer names, and maximum name lengths
+    long: KeyMasks  # keys of the first MAX_WORDS words of longer names, each with a maximum length
     phrases: KeyArray  # keys of the two-word noun phrases in names, ascending
 
     @classmethod
@@ -314,7 +314,7 @@ class BagsOfWords:
 
 
 def _amounts(words: list[str]) -> list[int]:
-    """Return the bag keys of other ways to name an amount, such as "low serum potassium"."""
+    """Return the bag keys of other names for an amount, such as "low serum potassium"."""
     sign, substance = amount_of(words) if words and is_amount(words) else (0, [])
     if not substance:
         return []
@@ -351,7 +351,7 @@ def _substitutes(
     stem_keys: KeyArray,
     words: Sequence[str],
 ) -> list[_Substitute]:
-    """Find pairs of words that are the only difference between two names of many concepts.
+    """Find word pairs that, for many concepts, are the only difference between two names.
 
     name_bags (KeyArray): Key of each name's bag.
     name, stem (IntArray): Row of the name and number of the stem, for each word in each name.

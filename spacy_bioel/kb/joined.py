@@ -91,7 +91,7 @@ def join_strings(
     return strings, joined_rows, SortedKeys.from_keys(joined_keys)
 
 
-# Each method creates these columns when one of them is first used.
+# The columns that each method creates when one of them is first used.
 _COLUMNS_OF_METHOD = {
     "_join_ids": ("ids", "concept_rows", "_by_id"),
     "_join_names": ("names", "name_rows", "_by_name", "ngrams"),
@@ -225,7 +225,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
         return np.concatenate(values).astype(np.int64)
 
     def _owners(self, offsets: str) -> IntArray:
-        """Return the joined row of each value's concept, for a ragged column of all parts."""
+        """For a ragged column in all parts, return the joined row of each value's concept."""
         pairs = zip(self.concept_rows, self.parts, strict=True)
         owners = [np.repeat(rows, np.diff(getattr(part, offsets))) for rows, part in pairs]
         return np.concatenate(owners).astype(np.int64)
@@ -269,7 +269,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
         return map(self.has_concepts, range(len(self.parts)))
 
     def _in_parts(self, concepts: IntArray) -> Iterator[tuple[IntArray, KnowledgeBase, IntArray]]:
-        """Yield, for each part: positions of the concepts in it, the part, and their rows in it."""
+        """For each part, yield the positions of its concepts, the part, and its rows for them."""
         ids = self.ids.take(concepts)
         for part in self.parts:
             rows = part._by_id.find(word_keys(ids), ids, part.ids.take)
@@ -305,7 +305,7 @@ class JoinedKnowledgeBase(KnowledgeBase):
 
 
 def parts_of(kb: KnowledgeBase) -> tuple[KnowledgeBase, ...]:
-    """Return a joined knowledge base's parts, or the knowledge base itself if it is not joined."""
+    """Return a joined knowledge base's parts; any other knowledge base counts as one part."""
     return kb.parts if isinstance(kb, JoinedKnowledgeBase) else (kb,)
 
 

@@ -57,7 +57,7 @@ _STRINGS_PER_BLOCK = 1 << 12  # number of strings to decode at a time when readi
 
 
 class StringColumn:
-    """A column of strings: newline-terminated UTF-8 text, and the offsets of all lines.
+    """A column of strings: newline-terminated UTF-8 text, plus line offsets.
 
     RAISES BioelError: [B211] if the first or last offset is wrong. Reading raises [B024] if the
         column is damaged, and [B211] if a string is not UTF-8 or (up to 16 MB) not one line.
@@ -95,7 +95,7 @@ class StringColumn:
 
     @cached_property
     def _lines(self) -> NDArray[np.uint64]:
-        """The offsets of all lines, checked on first access."""
+        """The line offsets, checked on first access."""
         blob, origin = self._blob.values, self._blob.origin
         origin.verify()
         offsets = self._offsets.origin.growing(self._offsets.values, least=1)
@@ -133,7 +133,7 @@ class SortedKeys:
         return self._rows.origin.rows(self._rows.values, below=self._below)
 
     def search(self, keys: NDArray[np.uint64]) -> IntArray:
-        """Find the first row of each key, or -1 if there is none. Keeps the shape of `keys`."""
+        """Find the first row of each key, or -1 if it is unknown. Keeps the shape of `keys`."""
         rows = np.full(keys.shape, -1, dtype=np.int64)
         positions, is_known = find_sorted(self.keys, keys)
         rows[is_known] = self.rows[positions[is_known]]
@@ -145,7 +145,7 @@ class SortedKeys:
         strings: Sequence[str],
         read: Callable[[IntArray], list[str]],
     ) -> IntArray:
-        """Find each string's row, or -1. Strings are compared too, because their keys may collide.
+        """Find each string's row, or -1. Strings are compared as well, because keys may collide.
 
         read (Callable): Returns the strings in given rows, in the form to compare.
         """
@@ -176,7 +176,7 @@ class Ragged:
         self._offsets, self._values, self._below, self._least = offsets, values, below, least
 
     def __getitem__(self, row: int) -> IntArray:
-        """Return the values in a row. Shape (n_values,). RAISES IndexError: No such row."""
+        """Return a row's values. Shape (n_values,). RAISES IndexError: If there is no such row."""
         if row < 0:
             raise IndexError(row)
         return self.values[self.offsets[row] : self.offsets[row + 1]].astype(np.int64)
@@ -211,7 +211,7 @@ def word_keys(words: Iterable[str]) -> KeyArray:
 
 
 def name_key(normalized: str) -> int:
-    """Return the key of a normalised name, or 0 for the empty name."""
+    """Return the key of a normalised name, or 0 for an empty name."""
     key = 0
     for word in normalized.split():
         key = (key * _KEY_FACTOR + word_key(word)) & KEY_MASK
@@ -247,7 +247,7 @@ def span_keys(tokens: Sequence[str], max_width: int) -> KeyArray:
 
 
 class KnowledgeBase:
-    """A knowledge base: concepts and their names, in rows that are numbered from 0.
+    """A knowledge base: concepts and their names, in rows numbered from 0.
 
     Concepts are sorted by id, so the lower of two rows has the lower id. Each distinct normalised
     name has one row, which is shared by all concepts with this name.
@@ -264,7 +264,7 @@ class KnowledgeBase:
         whole columns raise [B024] or [B211] if they read damaged data that opening does not detect.
     """
 
-    built_sources: tuple[int, ...] = (0,)  # row of the build's source, for each part
+    built_sources: tuple[int, ...] = (0,)  # for each part, the row of its build's source
 
     def __init__(self, files: Mapping[str, RawFile], *, path: Path | None = None) -> None:
         self.path = path
@@ -345,7 +345,7 @@ class KnowledgeBase:
 
     @classmethod
     def from_bytes(cls, block: bytes) -> KnowledgeBase:
-        """Load a knowledge base from `to_bytes` output. RAISES BioelError: [B025] other bytes."""
+        """Load a knowledge base from `to_bytes` output. RAISES BioelError: [B025] if invalid."""
         try:
             return cls(TensorFile(np.frombuffer(block, np.uint8)).arrays)
         except BioelError as error:
@@ -405,14 +405,14 @@ class KnowledgeBase:
 
     @property
     def title(self) -> str:
-        """The folder's name, or the first source's short name if in a pipeline or in memory."""
+        """The folder's name; for a KB in a pipeline or in memory, the first source's short name."""
         if self.path is not None and self.path.name != "kb":
             return self.path.name
         return str(self.meta.get("source", "")).partition(",")[0].partition(".")[0].strip() or "KB"
 
     @property
     def releases(self) -> tuple[KbRelease, ...]:
-        """The release it was built from; a joined knowledge base has one per part."""
+        """The release that the knowledge base was built from, or one per part if it is joined."""
         source, release, licence = (
             str(self.meta.get(key, "")) for key in ("source", "release", "licence")
         )
@@ -429,7 +429,7 @@ class KnowledgeBase:
         return len(self.ids)
 
     def __contains__(self, id: object) -> bool:
-        """Return whether an id is in the knowledge base, as a current or retired id."""
+        """Return whether the knowledge base contains an id, either current or retired."""
         return isinstance(id, str) and self.find(id) >= 0
 
     def __getitem__(self, id: str) -> Concept:
@@ -465,7 +465,7 @@ class KnowledgeBase:
         return self.ids.take(rows)
 
     def find(self, id: str) -> int:
-        """Return the row of an id, or of the id that replaced it; -1 if it is unknown."""
+        """Return the row of an id, or of the id that replaced it; -1 if the id is unknown."""
         return int(self.find_all([id])[0])
 
     def find_all(self, ids: Sequence[str]) -> IntArray:
@@ -491,7 +491,7 @@ class KnowledgeBase:
 
     @property
     def selected(self) -> str:
-        """A phrase with the build options that selected concepts, or "" if the build kept all."""
+        """A phrase that lists the build's filter options, or "" if the build kept all concepts."""
         selection = self.meta.get("selection", {}).items()
         options = " ".join(f"--{option} {','.join(values)}" for option, values in selection)
         return f"it was built with {options}" if options else ""
@@ -554,7 +554,7 @@ class KnowledgeBase:
         return [types[0] if types else self.title for types in self.types_of_all(concepts)]
 
     def memberships(self) -> Iterator[NDArray[np.bool_]]:
-        """Yield a mask of each part's concepts: here, a single mask of all. Shape (n_concepts,)."""
+        """Yield a mask of each part's concepts (here, one all-True mask). Shape (n_concepts,)."""
         return iter([np.ones(len(self), dtype=bool)])
 
     def type_mask(self, types: Iterable[str]) -> NDArray[np.bool_]:
@@ -651,7 +651,7 @@ class Hit:
     """A concept found by `search_names`."""
 
     concept: Concept
-    name: str  # the concept's name most similar to the query, or its id if that matches
+    name: str  # the name most similar to the query, or the concept's id if the query is that id
     score: float  # spelling similarity, from 0.3 to 1
 
 
@@ -688,7 +688,7 @@ def search_names(kb: KnowledgeBase, words: str, k: int = 10) -> list[Hit]:
 
 
 def corrected(kb: KnowledgeBase, words: str) -> str:
-    """Correct words that are one typing error away from a word in a name. Reads all names.
+    """Correct words that are one typing error away from a word in a name. This reads all names.
 
     The n-gram search alone may miss "siezures": "seizures" contains only half of its 3-grams.
     """

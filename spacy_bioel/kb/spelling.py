@@ -24,10 +24,10 @@ from spacy_bioel.types import DoubleArray, FloatArray, IntArray
 
 _SPACE_BYTE, _NEWLINE_BYTE = ord(" "), ord("\n")
 # Names with a lower cosine are too different to count as evidence. Dropping them before sorting
-# saves most of the time.
+# cuts most of the search time.
 _MIN_COSINE = 0.3
 _NAMES_PER_PASS = 1 << 16  # limits the memory needed by a build.
-# Up to `_MAX_SCORED_NAMES` names, all are scored. Above that, the first `_N_POSTINGS` postings
+# With up to `_MAX_SCORED_NAMES` names, all are scored. With more, the first `_N_POSTINGS` postings
 # propose names, and the best `_N_SCORED` of these are scored with all 3-grams. With 2.2 million
 # names, this found the nearest name for 400 of 400 queries, and 96 % of the 32 nearest names.
 _MAX_SCORED_NAMES = 200_000
@@ -98,8 +98,8 @@ class NgramIndex:
     """N-gram search over the names in a knowledge base.
 
     grams, offsets, rows, norms (KbColumn): Results of `build_postings`, possibly mapped.
-    RAISES BioelError: [B211] if the first or last offset is wrong. A search also raises it, if it
-        reads damaged postings.
+    RAISES BioelError: [B211] if the first or last offset is wrong. A search also raises it if
+        the postings are damaged.
     """
 
     def __init__(self, grams: KbColumn, offsets: KbColumn, rows: KbColumn, norms: KbColumn) -> None:
@@ -109,7 +109,7 @@ class NgramIndex:
 
     @cached_property
     def _offsets(self) -> IntArray:
-        """The offsets. First access checks all arrays, except for the rows of a large index."""
+        """The offsets. The first access checks all arrays except the rows of a large index."""
         for column in self._columns:
             column.origin.verify()
         _, offsets, rows, _ = self._columns
@@ -127,7 +127,7 @@ class NgramIndex:
         """For each query (a normalised string), find the k names with the most similar spelling.
 
         RETURNS (tuple): Rows and cosines, best first; the lower row wins ties. Names with a cosine
-            below 0.3 are left out, and -1 and 0 fill the rest. Shape (n_queries, k) each.
+            below 0.3 are dropped, and -1 and 0 fill the rest. Shape (n_queries, k) each.
         """
         rows = np.full((len(queries), k), -1, dtype=np.int64)
         cosines = np.zeros((len(queries), k), dtype=np.float32)
@@ -140,7 +140,7 @@ class NgramIndex:
         query, grams = query[known], grams[known]
         starts, ends = self._offsets[grams], self._offsets[grams + 1]
         squares = _rarity(ends - starts, n_names) ** 2
-        # Shared by all queries; each query resets the values that it changed to zero.
+        # Shared by all queries; each query resets to zero the values that it changed.
         dots = np.zeros(n_names, np.float64 if n_names <= _MAX_SCORED_NAMES else np.float32)
         borders = np.searchsorted(query, np.arange(len(queries) + 1)).tolist()
         for i in np.flatnonzero(np.diff(borders)).tolist():
@@ -174,7 +174,7 @@ class NgramIndex:
     def _propose(
         self, postings: Sequence[NDArray[np.int32]], squares: DoubleArray, dots: NDArray
     ) -> tuple[IntArray, DoubleArray]:
-        """Return names that share rare 3-grams with a query, and dot products over all 3-grams.
+        """Return names sharing rare 3-grams with a query, and their dot products over all 3-grams.
 
         postings, squares: For each 3-gram in the query, the rarest first, the names that contain it
             and its squared inverse document frequency.
@@ -210,7 +210,7 @@ def _highest(values: NDArray[np.floating], k: int) -> IntArray:
     return np.flatnonzero(values >= np.partition(values, -k)[-k])
 
 
-_WORD_BREAK = "\0"  # separates strings that are split together; never occurs in a word
+_WORD_BREAK = "\0"  # separates strings that are split in one call; never occurs in a word
 
 
 def word_overlap(
@@ -245,7 +245,7 @@ def word_overlap(
 
 
 def _split_words(strings: Sequence[str], words: dict[str, int]) -> tuple[IntArray, IntArray]:
-    """Return the numbers of the distinct words in each string, ascending, and their offsets.
+    """Return the sorted word numbers of each string, without duplicates, and their offsets.
 
     words (dict[str, int]): Number of each word in the singular; new words are added.
     """
@@ -315,7 +315,7 @@ class Misspellings:
         return max(forms, key=self._counts.__getitem__)
 
     def _near(self, word: str) -> Iterator[str]:
-        """Yield words that are one typing error away, possibly more than once.
+        """Yield the words that are one typing error away. A word may be yielded more than once.
 
         A wrong last letter is another ending: "hyperemic" is not a misspelling of "hyperemia".
         """

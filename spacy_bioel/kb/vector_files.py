@@ -67,7 +67,7 @@ class StoredVectors:
 
     @cached_property
     def file(self) -> TensorFile:
-        """The file. RAISES BioelError: [B030] unreadable or truncated, [B210] edited header."""
+        """The file. RAISES BioelError: [B030] if unreadable or truncated, [B210] if edited."""
         return TensorFile(self.raw, Origin(self._kb.where, self.path))
 
     # Description with the keys fingerprint, kb, n, dim and ann (the result of `write_index`).
@@ -114,7 +114,7 @@ class StoredVectors:
 
 
 def stored_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> list[StoredVectors]:
-    """Return a knowledge base's stored vectors, current before outdated, newer before older.
+    """Return a knowledge base's stored vectors: current before outdated, then newest first.
 
     fingerprint (str | None): Fingerprint of the encoder; None: all encoders.
     """
@@ -125,12 +125,12 @@ def stored_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> list[St
 
 
 def has_vectors(kb: KnowledgeBase, fingerprint: str | None = None) -> bool:
-    """Return whether a knowledge base has vectors (from this encoder), current or outdated."""
+    """Return whether a knowledge base has any vectors (from this encoder), even outdated ones."""
     return bool(stored_vectors(kb, fingerprint))
 
 
 def are_outdated(kb: KnowledgeBase, fingerprint: str) -> bool:
-    """Return whether all of an encoder's vectors belong to earlier states of the knowledge base.
+    """Return whether all of an encoder's vectors are for earlier versions of the knowledge base.
 
     Unreadable vectors do not count as outdated.
     """
@@ -184,7 +184,7 @@ _NAMES_PER_CALL = 4096  # number of names per call to the encoder
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Result of `write_vectors`: name counts, and the approximate index."""
+    """Result of `write_vectors`: name counts, and details of the approximate index."""
 
     encoded: int  # number of names that were encoded
     copied: int  # number of names whose vectors were kept or copied
@@ -242,7 +242,7 @@ def _write_locked(
     about: dict[str, Any],
     report: ReportProgress,
 ) -> Encoded:
-    """Encode the names in a locked folder, and remove this encoder's other vectors."""
+    """Encode the names in a locked folder, and remove this encoder's old vectors."""
     old = stored_vectors(kb, about["fingerprint"])
     usable = _first_usable(old, dim=about["dim"])
     needs_ann = kb.n_names > ANN_NAMES and has_faiss()
@@ -266,7 +266,7 @@ def _write_locked(
 
 
 def _scratch_columns(folder: Path, **sizes: int) -> VectorColumns:
-    """Create zeroed columns in memory-mapped scratch files, because they may not fit in memory."""
+    """Memory-map scratch files as zeroed columns, because the columns may not fit in memory."""
     columns: VectorColumns = {}
     for name, declared in _SCHEMA.items():
         dtype, *axes = declared.split()

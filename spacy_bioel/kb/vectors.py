@@ -29,7 +29,7 @@ _MIN_QUERIES_PER_THREAD = 16
 _ROWS_PER_BLOCK = 1 << 14
 _PRODUCTS_PER_BLOCK = 1 << 18  # number of products that fit in the processor's cache
 _MIN_COLUMNS = 8  # queries
-_STRIDE = 8  # sampling step of the rows that give a lower bound for the best scores
+_STRIDE = 8  # step at which rows are sampled for a lower bound on the best scores
 _SPARE_ROWS = 16  # number of rows to collect, per row wanted, before selecting the best
 _SPARE = 32  # extra candidates to score exactly, because the first scores use only 8 bits
 
@@ -80,7 +80,7 @@ class QuantizedVectors:
 
 
 def quantize(vectors: NDArray[np.floating]) -> QuantizedVectors:
-    """Quantise finite vectors of shape (n, dim) to 16 bits, from -32512 to 32512 in each row."""
+    """Quantise finite vectors of shape (n, dim) to 16-bit integers, scaling each row to ±32512."""
     vectors = np.asarray(vectors, dtype=np.float32)
     scales = np.abs(vectors).max(axis=1, initial=0) / np.float32(_LARGEST)
     scales[scales < np.finfo(np.float32).tiny] = 0  # dividing by subnormal scales would overflow
@@ -129,14 +129,14 @@ class ExactIndex:
 def _nearest(
     vectors: QuantizedVectors, queries: FloatArray, most: int
 ) -> tuple[IntArray, IntArray]:
-    """Find the rows with the highest inner products for each query, sorted by query, best first.
+    """Find each query's rows with the highest inner products, sorted by query, then best first.
 
     queries (FloatArray): Whole numbers. Shape (n_queries, dim).
     most (int): Maximum number of rows for a query; the lower row wins ties.
     RETURNS (tuple): Query and row of each. Shape (n_found,) each.
     """
     codes, scales = vectors.codes, vectors.scales
-    # NumPy is slow on matrices with short rows, so transpose the products of few queries.
+    # NumPy is slow on matrices with short rows, so transpose if there are few queries.
     layout: Literal["C", "F"] = "C" if len(queries) < _MIN_COLUMNS else "F"
     # The best rows score at least as high as the `most`-th best row in a sample.
     sample = np.empty((len(queries), len(codes[::_STRIDE])), np.float32)
@@ -165,7 +165,7 @@ def _nearest(
 def _products(
     codes: NDArray[np.int8], scales: FloatArray, queries: FloatArray, layout: Literal["C", "F"]
 ) -> Iterator[tuple[int, FloatArray]]:
-    """Multiply whole-number queries, shape (n_queries, dim), by the vectors, block by block.
+    """Multiply integer-valued queries of shape (n_queries, dim) by the vectors, block by block.
 
     YIELDS (tuple): First row of a block, and its products, shape (n_queries, n_rows).
     """
@@ -190,7 +190,7 @@ def checked_queries(queries: FloatArray, vectors: QuantizedVectors) -> FloatArra
 def rescored(
     vectors: QuantizedVectors, queries: FloatArray, rows: IntArray, *, k: int, lean: bool = False
 ) -> tuple[IntArray, FloatArray]:
-    """Select the k best candidates by exact float64 scores, independently of the batch.
+    """Select the k best candidates by exact float64 scores, which do not depend on the batch.
 
     rows (IntArray): Candidates of each query, -1 for none. Shape (n_queries, n_candidates).
     lean (bool): Release the pages of the vectors, for large knowledge bases; costs half a

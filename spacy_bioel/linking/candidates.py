@@ -214,7 +214,7 @@ class CandidateGenerator:
 
     @cached_property
     def vocabularies(self) -> dict[str, Vocabulary]:
-        """Vocabulary by label, for labels that have their own."""
+        """Vocabularies by label, for labels that have their own vocabulary."""
         vocabularies = {}
         for label in {**self._types, **self._part_of}:
             if self.types_of(label) != ():
@@ -298,7 +298,7 @@ class CandidateGenerator:
             list(map(self._corrected, queries)),
             self.kb,
             alias_table=state.alias_table,
-            # Access `self.names` now: unsuitable vectors must raise even if nothing is searched.
+            # Access `self.names` even if nothing is searched, so that bad vectors raise errors.
             dense_search=partial(self._search_dense, self.names) if state.is_dense else None,
             ngram_search=self.ngram_search,
             k=SEARCHED,
@@ -351,9 +351,9 @@ class CandidateGenerator:
         return ranked | known
 
     def rank_names(self, names: Sequence[str]) -> Ranked:
-        """Return the concepts with these normalised names as candidates, without a search.
+        """Return the concepts with these normalised names as candidates, without searching.
 
-        A name's concepts share its score; a concept that prefers the name counts twice.
+        A name's concepts share its score; a concept with this preferred name counts twice.
         Concepts in different knowledge bases do not compete, because all may be right.
 
         RETURNS (Mapping): Candidates of each (name, `AS_NAME`) pair.
@@ -409,7 +409,7 @@ class CandidateGenerator:
         columns = owners[best].tolist(), ids, probabilities[best].tolist(), taken, evidence
         candidates = candidates_of(len(pairs), self.kb.fingerprint, *columns)
         ranked |= dict(zip(pairs, candidates, strict=True))
-        # Queries that are names skip the search. Run it if their label excludes all their concepts.
+        # Names skipped the search. Search for those whose label excludes all of their concepts.
         excluded = [pair for pair in pairs if not (also_names or ranked[pair])]
         more = self._rank(excluded, also_names=("ngram", "dense")) if excluded else {}
         return ranked | more

@@ -31,7 +31,7 @@ DenseSearch = Callable[[Sequence[str]], tuple[SearchResult, SearchResult | None]
 
 @dataclass(frozen=True)
 class ConceptsOfAliases:
-    """The knowledge base concepts of each alias-table string, in CSR format.
+    """The knowledge base concepts linked to each alias-table string, in CSR format.
 
     offsets (IntArray): First entry of each string, then the end of the entries. Shape (n + 1,).
     concepts (IntArray): Concept rows. Shape (n_entries,).
@@ -82,7 +82,7 @@ class AliasTable:
 
     @cached_property
     def names(self) -> list[str]:
-        """All strings, sorted. Row i of `ngrams` belongs to string i."""
+        """All strings, sorted. Row i of `ngrams` is for string i."""
         return sorted(self.counts)
 
     @cached_property
@@ -99,7 +99,7 @@ class AliasTable:
         return ids
 
     def concepts(self, kb: KnowledgeBase) -> ConceptsOfAliases:
-        """Return each string's concepts in a knowledge base, cached for as long as it is open."""
+        """Return each string's concepts in `kb`, cached for as long as `kb` is open."""
         if (cached := self._of_kbs.get(kb)) is not None:
             return cached
         counts_of_names = [self.counts[name] for name in self.names]
@@ -195,7 +195,7 @@ def candidate_table(
 
     queries (Sequence[str]): Distinct normalised strings.
     dense_search (Callable | None): Dense search over the knowledge base names and, if the alias
-        table is evidence, over `alias_table.names`; None without an encoder.
+        table is evidence, over `alias_table.names`; None if there is no encoder.
     ngram_search (NgramSearch): N-gram search over the knowledge base names.
     k (int): Number of names that the n-gram search returns.
     evidence (Container[str]): The members of EVIDENCE to use.
@@ -255,7 +255,7 @@ def _merge_proposals(proposals: list[_Proposals], *, n_concepts: int) -> Candida
         np.bitwise_or.at(sources, rows, np.uint8(p.source))
         for feature, values in p.values.items():
             np.maximum.at(features[:, _COLUMN[feature]], rows, values.astype(np.float32))
-        # Take the best name from the first source with one; each source lists its best names first.
+        # Take the name from the first source that has one; each source lists its best name first.
         unnamed = name[rows] < 0
         first_rows, first = np.unique(rows[unnamed], return_index=True)
         name[first_rows] = p.name[unnamed][first]
@@ -263,7 +263,7 @@ def _merge_proposals(proposals: list[_Proposals], *, n_concepts: int) -> Candida
 
 
 def _from_exact_names(queries: Sequence[str], kb: KnowledgeBase) -> _Proposals:
-    """Propose the concepts whose name is the query or, failing that, a spelling variant of it."""
+    """Propose concepts with a name equal to the query or, failing that, to a spelling variant."""
     rows = kb.lookup_names(queries)
     strength = np.where(rows >= 0, 1.0, _RESPELLED_EXACT)
     respelled = [(i, v) for i in np.flatnonzero(rows < 0).tolist() for v in respellings(queries[i])]

@@ -72,7 +72,7 @@ def mentions_of(doc: Doc, mentions: str, key: str) -> FoundSpans:
     for span, (first, end, label, p) in zip(spans, scored(doc, spans, key), strict=True):
         place = span.start_char, span.end_char
         if (*place, "") in rows:
-            label = ""  # a linker set the span's label
+            label = ""  # a linker has set the span's label
         read.append((first, end, label, p))
         name, probability = rows.get((*place, label), ("", None))
         if name:
@@ -110,7 +110,7 @@ def _find_all_names(
     """Find exact and similar knowledge base names in text; each span's query is the matched name.
 
     Spans added by rules for particular labels have probability 1 and replace overlapping names.
-    Then, rules that complete the dictionary may change all spans.
+    Rules that complete the dictionary may then change any span.
     """
     rules = generator.rules
     found = generator.dictionary.find(

@@ -3,7 +3,7 @@
 1. Before `link` is called, `linking.find` finds the spans, `Batch.of` expands abbreviations, and
    rules prepare the strings to look up and split composites (`RuleSet.prepare`).
 2. `rank_candidates` calls `rank_by_string`. The generator searches each knowledge base once for all
-   strings, scores concepts by their evidence, leaves out concepts that a mention's label does not
+   strings, scores concepts by their evidence, drops concepts that a mention's label does not
    allow, and caches candidates by string and label. `agree_in_documents` then compares the
    mentions of a document, and a contextual model, such as a cross-encoder, reranks candidates.
 3. `decide` lets rules rescore candidates, for example genes by the organisms in the document.
@@ -42,7 +42,7 @@ def link(
     linked instead.
 
     batch (Batch): Mentions from `linking.find`, with or without their candidates.
-    nil_threshold (float | None): Minimum score of a link; None: as in the settings.
+    nil_threshold (float | None): Minimum score of a link; None: use the setting.
     RETURNS (tuple): The batch with its links, and the links of each document. If names replaced
         mentions, the batch contains only the affected documents (enough to explain one text).
     RAISES BioelError: [B497, B500, B503] if rules fail.
@@ -58,7 +58,7 @@ def link(
 
 
 def rank_candidates(batch: Batch, generator: CandidateGenerator) -> Batch:
-    """Rank the candidates of mentions and composite parts by string and, if the linker has a
+    """Rank candidates for mentions and composite parts by string and, if the linker has a
     contextual model, by context. A batch that already has candidates is returned unchanged."""
     if batch.candidates:
         return batch
@@ -71,7 +71,7 @@ def rank_candidates(batch: Batch, generator: CandidateGenerator) -> Batch:
 
 
 def rank_by_string(batch: Batch, generator: CandidateGenerator) -> Batch:
-    """Rank the candidates of mentions and composite parts by their strings.
+    """Rank candidates for mentions and composite parts by string.
 
     All strings are ranked together, including other strings that rules will ask for.
     """
@@ -101,10 +101,10 @@ def rank_by_string(batch: Batch, generator: CandidateGenerator) -> Batch:
 def agree_in_documents(
     batch: Batch, pairs: Sequence[LabelledString], ranked: Ranked, *, weight: float
 ) -> list[tuple[Candidate, ...]]:
-    """Raise the scores of candidates that other mentions in the document share.
+    """Raise the scores of candidates that a mention shares with others in its document.
 
-    Documents use several names for a concept ("renal impairment", then "renal insufficiency"). The
-    score of a candidate is multiplied by exp(weight * its best score for another string). The
+    Documents use several names for a concept ("renal impairment", then "renal insufficiency"). A
+    candidate's score is multiplied by exp(weight * its best score for another string). The
     mention's scores are then scaled back to their previous sum. Composite parts are not compared.
 
     RETURNS (list): The candidates of each mention and part.
@@ -188,9 +188,9 @@ def decide_one(
 
     A composite reading is chosen if its parts are different concepts and if the reading is more
     probable than the whole mention, so "head and neck neoplasms" remains one concept. A reading is
-    as probable as its least probable part; unless its parts agree, this is raised to the power of
-    their number, to be cautious. If the parts agree and one is also the concept of the whole, the
-    reading only needs to exceed the threshold: "CDK4/6" is also a name of Cdk4 in flies.
+    as probable as its least probable part; unless its parts agree, this probability is raised to
+    the power of the number of parts, to be safe. If the parts agree and one is also the concept of
+    the whole, the reading only has to exceed the threshold: "CDK4/6" also names Cdk4 in flies.
     """
     whole = candidates
     whole_ids = ids = tuple(c.id for c in whole[:1] if c.score >= nil_threshold)

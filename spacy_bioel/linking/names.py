@@ -30,7 +30,7 @@ from spacy_bioel.settings import (
 class NameLookup(JoiningPipe, Pipe):
     """Pipe that adds knowledge base names to the mentions of earlier pipes; see `NameSettings`.
 
-    The pipe uses the names, vocabularies and rules of a linker, and saves no files of its own.
+    The pipe uses a linker's names, vocabularies and rules, and saves no files of its own.
 
     linker (Linker | None): Used with a `kb` setting, and in worker processes without a pipeline.
     """
@@ -45,7 +45,7 @@ class NameLookup(JoiningPipe, Pipe):
 
     @property
     def linker(self) -> Linker:
-        """Linker that provides the knowledge base. RAISES BioelError: [B082] if there is none."""
+        """The linker whose knowledge base is used. RAISES BioelError: [B082] if there is none."""
         linkers: list[Linker] = [] if self.cfg["kb"] else self.pipeline.made_by(LINKER)
         if linkers:
             return max(linkers, key=lambda one: one.cfg["spans_key"] == self.cfg["spans_key"])

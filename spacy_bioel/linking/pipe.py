@@ -89,7 +89,7 @@ class Linker(StoredPipe[LinkerSettings]):
         self.fusion: Fusion | None = None
         self.rescoring: Fusion | None = None
         self._ngram_search = ngram_search
-        # Resolve relative paths against this folder, even if the working folder changes before
+        # Resolve relative paths against this folder, even if the working directory changes before
         # they are first used.
         self._base = Path.cwd() if settings.get("kb") else Path()
         self.included: KbSetting = ""  # knowledge bases in the saved linker's folder
@@ -255,8 +255,8 @@ class Linker(StoredPipe[LinkerSettings]):
             self._kb, self._opened_as = kb, deepcopy(self.cfg["kb"])
 
     # Storage: encoder, alias table and weights are saved as parts, the knowledge base as a folder.
-    # Bundled components are saved too, so that using a pipe for the first time does not change the
-    # parts that are saved.
+    # Bundled components are saved too, so that using a pipe for the first time does not change what
+    # is saved.
 
     def saved_state(self) -> dict[str, Any]:
         return {"kb": self._included_kb()} if self.cfg["include_kb"] else {}

@@ -37,7 +37,7 @@ class ContextualScores(Protocol):
 class Rescorer:
     """The contextual part of a linker's model, which rescores candidates.
 
-    A model architecture sets `model.attrs["rescorer"]` to its subclass of this class.
+    A model architecture sets `model.attrs["rescorer"]` to its own subclass of this class.
 
     evidence (str): Name of the model's evidence, in candidates and in the `evidence` settings.
     features (Sequence[str]): Names of the weighted features.
@@ -69,14 +69,14 @@ class Rescorer:
         """Add the contextual network, or replace it."""
 
     def parts(self) -> EncoderFiles:
-        """Return the files to save; empty without a contextual network."""
+        """Return the files to save; empty if there is no contextual network."""
         return {}
 
     def load(self, parts: Mapping[str, bytes]) -> None:
-        """Load the files of `parts`; the name encoder has already been loaded."""
+        """Load the files from `parts`. The name encoder must already be loaded."""
 
     def encode_kb(self, kb: KnowledgeBase) -> None:
-        """Write rescoring data (apart from name vectors) to a knowledge base folder."""
+        """Write the data for rescoring, except name vectors, to a knowledge base folder."""
 
     def find(self, docs: Iterable[Doc], settings: LinkerSettings) -> Batch:
         """Find mentions in documents, labelled with their predicted types."""
@@ -88,6 +88,6 @@ class Rescorer:
 
 
 def rescorer_of(model: Model[Any, Any]) -> Rescorer | None:
-    """Return the contextual part of a linker's model, or None if it is only a name encoder."""
+    """Return the contextual part of a linker's model, or None if the model only encodes names."""
     rescorer_class = model.attrs.get("rescorer")
     return None if rescorer_class is None else rescorer_class(model)

@@ -36,20 +36,20 @@ from spacy_bioel.types import FloatArray, IntArray
 
 
 class NameSearch(Protocol):
-    """Interface for searching the names nearest to unit vectors; see `kb.vectors.ExactIndex`."""
+    """Interface for finding the names nearest to unit vectors; see `kb.vectors.ExactIndex`."""
 
     def search(self, queries: FloatArray, k: int) -> SearchResult: ...
 
 
 class NgramSearch(Protocol):
-    """Interface for searching names that are spelled like a query."""
+    """Interface for finding names that are spelled like a query."""
 
     def search(self, queries: Sequence[str], k: int) -> SearchResult:
         """Return the k most similar names for each query.
 
         queries (Sequence[str]): Normalised strings.
         RETURNS (tuple): Rows and scores from 0 to 1, best first; ties go to the lower row. If fewer
-            than k names are found, the rest is row -1 and score 0. Shape (n_queries, k) each.
+            than k names are found, the rest have row -1 and score 0. Shape (n_queries, k) each.
         """
         ...
 
@@ -58,7 +58,7 @@ MakeSearch = Callable[[KnowledgeBase], NgramSearch]
 
 
 def create_ngrams_v1() -> MakeSearch:
-    """Registered as `spacy-bioel.Ngrams.v1`: search a KB's 3-grams (see `kb.spelling`)."""
+    """Registered as `spacy-bioel.Ngrams.v1`: search a KB by 3-grams (see `kb.spelling`)."""
     return attrgetter("ngrams")
 
 
@@ -71,7 +71,7 @@ class FrozenEncoder:
     """Name encoder with fixed weights, for inference.
 
     model (NameEncoder): The encoder, including its word pieces.
-    infer (Callable): Inference function for its network, made by `inference_of`.
+    infer (Callable): Inference function for its network, from `inference_of`.
     """
 
     model: NameEncoder
@@ -122,7 +122,7 @@ class EncodedNames:
         return rows, scores
 
     def take(self, rows: IntArray) -> FloatArray:
-        """Return the vectors for name rows (zeros for names with none). Shape (len(rows), dim)."""
+        """Return the vectors for name rows (zeros if a name has none). Shape (len(rows), dim)."""
         if self.rows is None:
             return self.vectors.take(rows)
         positions = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
@@ -146,7 +146,7 @@ class JoinedNames:
         self.search = JoinedSearch([*filter(None, parts)], rows, nothing=-np.inf).search
 
     def take(self, rows: IntArray) -> FloatArray:
-        """Return the vectors for joined name rows (zeros for names with none). Shape (n, dim)."""
+        """Return the vectors for joined name rows (zeros if a name has none). Shape (n, dim)."""
         blocks = []
         for number, positions, part_rows in self._names.local(rows):
             if (names := self._parts[number]) is not None:

@@ -108,7 +108,7 @@ def without(kb: KnowledgeBase, rows: IntArray, concepts: set[int]) -> IntArray:
 def gold_mentions(
     examples: Sequence[Example], settings: LinkerSettings, *, with_all: bool = False
 ) -> tuple[Batch, list[str]]:
-    """Return the gold mentions with exactly one id, along with these ids.
+    """Return the gold mentions that have exactly one id, along with those ids.
 
     with_all (bool): Also return mentions with no id or several ids, with "" as their id.
     """
@@ -188,7 +188,7 @@ class NameTraining:
         self._updates = 0
 
     def update(self, examples: Sequence[Example]) -> float | None:
-        """Accumulate a batch's gradients. RETURNS (float | None): The loss; None if it has none."""
+        """Accumulate a batch's gradients. RETURNS (float | None): The loss, if any."""
         if self._updates and self._updates % self.settings.refresh_every == 0:
             encoder = FrozenEncoder.of(self.encoder)
             self.mine(encoder, self.pool.encoded(encoder.encode))

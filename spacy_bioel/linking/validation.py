@@ -144,7 +144,7 @@ def _check_labels(
 def check_types(kb: KnowledgeBase, label_types: Mapping[str, Iterable[str]]) -> None:
     """Warn [W272] about semantic types in the settings that the knowledge base lacks."""
     known = set(kb.type_names)
-    if not known:  # without types in the knowledge base, the setting has no effect
+    if not known:  # if the knowledge base has no types, the setting has no effect
         return
     for label, types in label_types.items():
         if unknown := sorted(set(types) - known):
@@ -164,7 +164,7 @@ def check_folders(value: KbSetting) -> None:
 
 
 def check_saved_kb(kb: KnowledgeBase | None, linker: str, *, includes_kb: bool) -> None:
-    """Refuse to save a pipe without its knowledge base if it exists only in memory.
+    """Refuse to save a pipe without a knowledge base that exists only in memory.
 
     RAISES BioelError: [B467] if saving would lose a knowledge base.
     """
@@ -192,7 +192,7 @@ def check_settings(cfg: Mapping[str, Any], model: Model[Any, Any]) -> LinkerSett
 
 @dataclass(frozen=True, slots=True)
 class KnownIds:
-    """Counts of the gold ids in a corpus that a knowledge base has or lacks.
+    """Counts of a corpus's gold ids that are in a knowledge base or missing from it.
 
     n, known (int): Number of gold ids, and number of known gold ids; repeated ids count each time.
     missing (tuple[str, ...]): Distinct ids that the knowledge base lacks, the most frequent first.

@@ -43,11 +43,11 @@ MIN_SCORED_PROBABILITY = 0.05
 _BRACKETS = re.compile(r"[()\[\]]")
 # Markup, and "Denies" at the start of sentences in clinical notes; training texts contain neither.
 _NEVER_IN_MENTIONS = re.compile(r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>|\b[Dd]en(?:y|ies|ied|ying)\b")
-# White space between the words of a name: may contain a line break, but not a blank line.
+# White space between the words of a name; may contain a line break but not a blank line.
 _SPACE_IN_NAME = r"(?:[^\S\r\n]++(?:\r?\n[^\S\r\n]*+)?|\r?\n[^\S\r\n]*+)"
 # Keep probabilities at least this far from 0 and 1, so that log-odds stay finite.
 _MIN_DISTANCE_FROM_CERTAIN = 1e-7
-# Weights are integers in this unit, so that sums are exact and ties can be detected.
+# Weights are integer multiples of this unit, so that sums are exact and ties can be detected.
 _WEIGHT_UNIT = 1e-9
 
 Step = Callable[[Sequence[FoundSpans]], None]
@@ -236,7 +236,7 @@ def _log_odds(p: float) -> float:
 
 
 def word_lists(cfg: Mapping[str, Any]) -> tuple[dict[str, Sequence[str]], frozenset[str]]:
-    """Return the included words by label, and the excluded words in lower case and on one line.
+    """Return the included words by label, and the excluded words lowercased, without line breaks.
 
     The `label_people` setting adds words for people to one of the two lists.
     """
@@ -249,7 +249,7 @@ def word_lists(cfg: Mapping[str, Any]) -> tuple[dict[str, Sequence[str]], frozen
 
 
 def drop_words(doc: Doc, spans: list[ScoredSpan], *, words: Collection[str]) -> list[ScoredSpan]:
-    """Drop spans (of any label) whose entire text is one of these words."""
+    """Drop spans (with any label) whose entire text is one of these words."""
     if not words:
         return spans
     return _keep_texts(doc, spans, lambda text: on_one_line(text.lower()) not in words)

@@ -59,7 +59,7 @@ class MentionBatch:
     words: IntArray
 
 
-# Start token, end token (exclusive) and label of each span, with tokens counted over the batch.
+# Start token, end token (exclusive) and label of each span, with tokens numbered across the batch.
 # Shape (n_spans, 3).
 TokenSpans = IntArray
 
@@ -85,7 +85,7 @@ class DetectorKind:
     infer (Callable): Computes the logits from weights, the network inputs as arrays, and max_width.
     loss (Callable): Computes the loss and its gradient from logits, gold spans, their
         probabilities, and the labels that were annotated at each token, shape (n_tokens, n_labels).
-        Mentions with other labels may exist, but are unknown.
+        Mentions with other labels may exist but are unknown.
     decode (Callable): Decodes logits, given the number of tokens in each document and a minimum
         probability, into spans in order of their start, and their probabilities, shape (n_spans,).
     n_others (int): Number of outputs before the outputs for labels, such as the O tag.
@@ -195,7 +195,7 @@ def find_spans(
 def _split_batch(
     vectors: FloatArray, batch: MentionBatch, margin: int | None
 ) -> Iterator[tuple[int, slice, Inputs]]:
-    """Split a batch at any token boundary or, without a margin, only between documents.
+    """Split a batch at any token boundary or, if `margin` is None, only between documents.
 
     YIELDS (tuple): The first token of a part, its tokens without the margins, and its inputs.
     """
@@ -354,7 +354,7 @@ def _most_probable_tags(scores: DoubleArray, lengths: IntArray) -> IntArray:
     """Find the most probable legal tags of all documents at once, token by token."""
     n, longest = len(lengths), int(lengths.max(initial=0))
     first = np.cumsum(lengths) - lengths
-    # Scores of each document's best tag sequences: with no mention left open, and with one.
+    # Scores of each document's best tag sequences: without and with a mention left open.
     best = np.tile([0.0, -np.inf], (n, 1))
     last_tag = np.zeros((longest, n, 2), dtype=np.int64)  # in the best sequence up to each token
     for position in range(longest):
@@ -365,7 +365,7 @@ def _most_probable_tags(scores: DoubleArray, lengths: IntArray) -> IntArray:
             last_tag[position, docs, leaves_open] = tags[total[:, tags].argmax(axis=1)]
             best[docs, leaves_open] = total[:, tags].max(axis=1)
     best_tags = np.zeros((longest, n), dtype=np.int64)
-    is_open = np.zeros(n, dtype=np.int64)  # no mention is open at the end of a document
+    is_open = np.zeros(n, dtype=np.int64)  # no mention is left open at the end of a document
     for position in reversed(range(longest)):
         docs = np.flatnonzero(lengths > position)
         best_tags[position, docs] = last_tag[position, docs, is_open[docs]]

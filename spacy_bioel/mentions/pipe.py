@@ -83,7 +83,7 @@ class MentionDetector(StoredPipe[MentionSettings]):
         return list(self.labels)
 
     def add_label(self, label: str) -> int:
-        """Add a label before training. RAISES BioelError: [B050] once the model exists."""
+        """Add a label before training. RAISES BioelError: [B050] if the model already exists."""
         if label in self.labels:
             return 0
         if self.model.maybe_get_ref("scorer") is not None:

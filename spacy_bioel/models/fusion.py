@@ -92,7 +92,7 @@ def bundled_fusion(file: str, features: tuple[str, ...]) -> Fusion:
 
 
 def read_weights(data: Any, features: Sequence[str]) -> Fusion | None:
-    """Load saved weights, or return None if missing or if the features differ (warns [W062]).
+    """Load saved weights; None if there are none or if their features differ (warns [W062]).
 
     RAISES BioelError: The same errors as `Fusion.from_json`.
     """

@@ -6,8 +6,8 @@ quantised: it then multiplies integers (see `integers`).
 
 A tok2vec is a listener to a `tok2vec` pipe, or part of the model. Tokens with identical features
 are embedded once per batch, and the layers of spaCy's CNN run in NumPy, whose matrix products take
-a third as long as thinc's. Only rounded weights are cached, and they are reused if the weights
-have not changed. If any layer is not recognised, the tok2vec's own `predict` runs instead.
+a third as long as thinc's. Only rounded weights are cached; they are reused until the weights
+change. If any layer is not recognised, the tok2vec's own `predict` runs instead.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from spacy_bioel.types import FloatArray, IntArray
 
 Weights = Mapping[str, NDArray]
 Shapes = dict[str, tuple[int, ...]]
-Matrix = FloatArray | IntegerMatrix  # weights, shape (width out, width in)
+Matrix = FloatArray | IntegerMatrix  # weights, shape (width out, width in).
 
 # Number of start tokens scored together: few enough that sums stay in the processor's cache.
 STARTS_PER_BLOCK = 512
@@ -63,7 +63,7 @@ def layer_norm(x: FloatArray, gain: FloatArray, bias: FloatArray, *, epsilon: fl
 
 
 def _row_sums(x: FloatArray) -> FloatArray:
-    """Sum each row by halving, because NumPy's order depends on the processor. Shape (n, 1)."""
+    """Sum each row by halving: NumPy's summation order depends on the processor. Shape (n, 1)."""
     while (width := x.shape[1]) > 1:
         half = width // 2
         sums = x[:, :half] + x[:, half : 2 * half]
@@ -170,7 +170,7 @@ def _linear_shapes(name: str, width_out: int, width_in: int) -> Shapes:
     return {f"{name}.weight": (width_out, width_in), f"{name}.bias": (width_out,)}
 
 
-START_BIAS = -4.0  # initial bias of a label; low, because almost no spans are mentions
+START_BIAS = -4.0  # initial label bias; strongly negative because almost no spans are mentions
 
 
 def detector_shapes(
@@ -335,8 +335,8 @@ Layers = list[ArrayFunction]
 
 # Number of tokens processed together: few enough that results stay in the processor's cache.
 _TOKENS_PER_BLOCK = 1024
-# The layers of a tok2vec, its embedding and its CNN are recognised by the module of their forward
-# function. CNN layers must also have the expected parameters.
+# The layers of the tok2vec, its embedding and its CNN are recognised by the module that defines
+# their forward function. CNN layers must also have the expected parameters.
 _CHAIN, _WITH_ARRAY = "thinc.layers.chain", "thinc.layers.with_array"
 _EMBED_LAYERS = (
     "spacy.ml.featureextractor",
@@ -382,7 +382,7 @@ def read_tokens(
     gradient."""
     lengths: Any = [len(doc) for doc in docs]
     vectors, backprop = tok2vec(docs, is_train)
-    # Truncate each array to its document, because some tok2vecs return a row for empty ones.
+    # Truncate arrays to document length: some tok2vecs return a row for an empty document.
     flat = tok2vec.ops.flatten([v[:n] for v, n in zip(vectors, lengths, strict=True)])
 
     def backprop_tokens(d_flat: Floats2d) -> list[Doc]:
@@ -398,7 +398,7 @@ def token_vectors(
     parallel_map: Callable[[Callable, Iterable], Iterable] = map,
     quantized: bool = False,
 ) -> FloatArray:
-    """Compute the token vectors of all documents, equal to `tok2vec.predict` up to rounding.
+    """Compute the token vectors of all documents, as `tok2vec.predict` does up to rounding.
 
     tok2vec (Model): Any tok2vec. Fast on a CPU: `spacy.Tok2Vec.v2` with `spacy.MultiHashEmbed.v2`
         without static vectors and `spacy.MaxoutWindowEncoder.v2`.
@@ -467,7 +467,7 @@ def _layer_functions(layer: Model, quantized: bool) -> Layers:
         weight, bias = (np.concatenate(p.swapaxes(0, 1)) for p in parameters)
         matrix, n_pieces = maybe_quantized(weight, quantized), layer.get_dim("nP")
         return [lambda x: reduce(np.maximum, np.split(linear(x, matrix, bias), n_pieces, axis=1))]
-    return []  # dropout has no effect in inference
+    return []  # dropout has no effect at inference time
 
 
 def _apply(functions: Sequence[ArrayFunction], x: FloatArray) -> FloatArray:

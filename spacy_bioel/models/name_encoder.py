@@ -120,7 +120,7 @@ def _torch_inference(model: NameEncoder) -> Infer:
 
 @dataclass(frozen=True)
 class NetworkKind:
-    """Functions that define an architecture, at module level so that they can be pickled.
+    """Functions that define an architecture; module-level, so that they can be pickled.
 
     make (Callable): Adds the word pieces and the network to a model.
     file, to_bytes (str, Callable): Name and contents of the file that is stored in addition to word
@@ -201,7 +201,7 @@ def encode_pieces(
 
 
 def piece_ids(model: NameEncoder, names: Sequence[str]) -> list[list[int]]:
-    """Return each name's word piece ids, including special pieces, or [UNK] if it has none."""
+    """Return each name's word piece ids, including special pieces; [UNK] if there are none."""
     tokenizer = model.attrs["tokenizer"]
     prefix, suffix = model.attrs["prefix"], model.attrs["suffix"]
     encodings = tokenizer.encode_batch_fast(list(names), add_special_tokens=False)
@@ -233,9 +233,9 @@ def encoder_parts(model: Model) -> EncoderFiles:
 
 
 def load_encoder(model: Model, parts: Mapping[str, bytes]) -> None:
-    """Load the output of `encoder_parts` into a model; if it is empty, drop the model's encoder.
+    """Load the encoder in `parts` into a model; if `parts` has none, drop the model's encoder.
 
-    RAISES BioelError: [B041] if weights do not fit, [B044] if the tables belong to another
+    RAISES BioelError: [B041] if weights do not fit, [B044] if the tables are for another
         vocabulary, [B240] if a file is damaged; [B040, B150] without torch or transformers.
     """
     if _TOKENIZER_FILE not in parts:
@@ -310,7 +310,7 @@ def build_rescnn_v1(
         raise BioelError(Errors.B045.format(pooling=pooling))
     settings: dict[str, Any] = {"dim": dim, "blocks": blocks, "filters": filters}
     settings |= {"widths": list(widths), "pooling": pooling, "dropout": dropout}
-    # A batch of 256 names fits into the CPU caches.
+    # A batch of 256 names fits in the CPU caches.
     model = pieces_model("rescnn", _RESCNN, settings, max_tokens=max_tokens, batch_size=256)
     model.set_dim("nO", dim)
     return model
@@ -326,7 +326,7 @@ def add_rescnn(
     """Add a vocabulary and a network to an encoder.
 
     source (str): Where the tables come from, for messages.
-    RAISES BioelError: [B044] if the tables belong to another vocabulary.
+    RAISES BioelError: [B044] if the tables are for another vocabulary.
     """
     rows, pieces = len(tables["words"]), n_pieces(tokenizer)
     if rows < pieces:
@@ -350,7 +350,7 @@ def _make_rescnn_network(tables: EmbeddingTables, settings: dict[str, Any]) -> n
 
 
 def _make_rescnn(model: NameEncoder, source: EncoderSource) -> None:
-    """Add word pieces and embeddings, from a Hugging Face folder or computed from the names."""
+    """Add word pieces and embeddings, loaded from a Hugging Face folder or computed from names."""
     max_tokens, kb = model.attrs["max_tokens"], source.kb
     if source.embeddings is not None:
         vocabulary = load_huggingface(Path(source.embeddings), max_tokens=max_tokens)

@@ -80,7 +80,7 @@ class EncodingBlock(nn.Module):
 
         x (Tensor): Shape (n_tokens, dim).
         neighbours (list[Tensor]): For each offset, from the lowest to the highest: whether the
-            token at that offset belongs to the same name. Shape (n_tokens, 1) each.
+            token at that offset is in the same name. Shape (n_tokens, 1) each.
         """
         # One matrix product computes all taps of all filters. Shifting its columns afterwards
         # copies far less than gathering every token's neighbours first.
@@ -334,7 +334,7 @@ def info_nce_loss(vectors: Tensor, labels: Tensor, *, temperature: float | Tenso
     logits = unit @ unit.T / temperature
     same = labels[:, None] == labels[None, :]
     negatives = torch.logsumexp(logits.masked_fill(same, -torch.inf), dim=1)
-    # Change a copy of `same`, because the backward pass needs the original.
+    # Modify a copy of `same`, because the backward pass needs the original.
     pairs = same.clone().fill_diagonal_(False).nonzero(as_tuple=True)
     losses = F.softplus(negatives[pairs[0]] - logits[pairs])
     return losses.sum() / max(1, len(losses))

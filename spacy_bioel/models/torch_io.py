@@ -173,7 +173,7 @@ def to_tensors(inputs: Sequence[Any], device: torch.device, *, learn: bool = Fal
 
 
 def _gradients(tensors: Sequence[Any]) -> list[Any]:
-    """Return each tensor's gradient as an array, or zeros if it does not affect the loss."""
+    """Return each tensor's gradient as an array; zeros if the tensor does not affect the loss."""
     learnt = [x for x in tensors if hasattr(x, "dtype") and x.requires_grad]
     return [torch2xp(x.new_zeros(x.shape) if x.grad is None else x.grad) for x in learnt]
 
@@ -209,7 +209,7 @@ def network_of(layer: Model) -> Any:
             if layer.attrs["weights"] is not None:
                 set_arrays(network, layer.attrs["weights"])
                 layer.attrs["weights"] = None
-            with use_ops(layer.ops.name):  # this thread's ops may be for another device
+            with use_ops(layer.ops.name):  # this thread's current ops may be for another device
                 layer.shims.append(AveragingShim(network))
     return layer.shims[0]._model
 
@@ -259,7 +259,7 @@ def _thinc_parameters(model: Model) -> Iterator[tuple[str, Model, str]]:
 
 
 def _torch_layers(model: Model) -> Iterator[tuple[str, Model]]:
-    """Yield each torch network's file key prefix and layer, whether or not it exists yet."""
+    """Yield each torch network's file key prefix and layer, even if the network does not exist."""
     for index, node in enumerate(model.walk()):
         if node.shims or "make" in node.attrs:
             yield f"{index}.torch.", node
@@ -388,7 +388,7 @@ def _check_tensors(tensors: Weights, model: Model) -> None:
 
 @contextmanager
 def reading_part(file: str) -> Iterator[None]:
-    """Convert any error while reading a saved model's file to [B240].
+    """Convert errors raised while reading a saved model's file to [B240].
 
     RAISES BioelError: [B240] with the file name; errors with a code, and KeyError for a missing
         file, propagate unchanged.
@@ -397,6 +397,6 @@ def reading_part(file: str) -> Iterator[None]:
         yield
     except (BioelError, KeyError):
         raise
-    except Exception as error:  # tokenizers raises bare exceptions
+    except Exception as error:  # tokenizers raises plain `Exception`
         reason = str(error)[:_MAX_REASON_LENGTH]
         raise BioelError(Errors.B240.format(file=file, error=reason)) from error

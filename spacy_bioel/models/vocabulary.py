@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 EmbeddingTables = dict[str, NDArray]
 _UNKNOWN_PIECE = "[UNK]"
-# Random fraction of an embedding, to distinguish word pieces that always occur together.
+# Fraction of an embedding that is random, to distinguish pieces that always occur together.
 RANDOM_SHARE = 0.25
 
 
@@ -114,7 +114,7 @@ def _load_wordpiece_tokenizer(folder: Path) -> Tokenizer:
     if (folder / "tokenizer.json").is_file():
         try:
             return Tokenizer.from_file(str(folder / "tokenizer.json"))
-        except Exception as error:  # tokenizers raises bare exceptions
+        except Exception as error:  # tokenizers raises plain `Exception`
             raise _missing_file_error(folder, f"readable tokenizer.json ({error})") from error
     if not (folder / "vocab.txt").is_file():
         raise _missing_file_error(folder, "tokenizer.json or vocab.txt")
@@ -145,7 +145,7 @@ def train_vocabulary(names: Sequence[str], *, size: int) -> Tokenizer:
 
 
 def flat_pieces(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[IntArray, IntArray]:
-    """Return the piece ids of all texts in one array, and each piece's text index."""
+    """Return the piece ids of all texts in one array, and the index of each piece's text."""
     ids = [encoding.ids for encoding in tokenizer.encode_batch_fast(list(texts))]
     flat = np.concatenate([np.zeros(0, np.int64), *ids]).astype(np.int64)
     return flat, np.repeat(np.arange(len(ids)), [len(text_ids) for text_ids in ids])

@@ -137,7 +137,7 @@ def count_partial_binary(gold: Golds, links: Links) -> Counts:
 
 
 def count_partial_fractional(gold: Golds, links: Links) -> Counts:
-    """Sum end-to-end scores: each mention scores the fraction that its best counterpart covers.
+    """Sum end-to-end scores: a mention's score is the fraction that its best counterpart covers.
 
     This is neleval's overlap-maxmax::span+kbid without NIL. Among mentions with identical ids, a
     prediction s scores max |s & g| / |s| and a gold mention g scores max |g & s| / |g|, in
@@ -248,7 +248,7 @@ def count_given(gold: Golds, links: Links, *, all_ids: bool) -> Counts:
         counts["right_at_best"] += any(outcomes)
         counts["right_at_worst"] += all(outcomes)
         n_required = len(ids) if all_ids else 1
-        # 1-based rank of the last required candidate; 0 if any is missing.
+        # 1-based rank of the last required candidate; 0 if a required candidate is missing.
         ranks = [rank for rank, c in enumerate(link.candidates, start=1) if c.id in ids]
         last = ranks[n_required - 1] if len(ranks) >= n_required else 0
         for k in (1, 5, 10):

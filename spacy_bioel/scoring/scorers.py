@@ -1,4 +1,4 @@
-"""Scorers based on `protocols`, and a console log and a step counter for spaCy's training loop.
+"""Scorers based on `protocols`, plus a console log and a step counter for spaCy's training loop.
 
 Gold mentions come from `example.reference.spans[gold_key]`, predictions from
 `example.predicted.spans[spans_key]`; they are compared by character offsets. `kb_id_` holds ids
@@ -31,7 +31,7 @@ from spacy_bioel.types import Link, Mention
 ScoreDict = dict[str, Any]
 Scorer = Callable[..., ScoreDict]
 GoldAndLinks = tuple[list[Mention], list[Link]]
-MAX_UNKNOWN_SHARE = 0.2  # maximum share of found mentions with a label that no gold mention has
+MAX_UNKNOWN_SHARE = 0.2  # maximum share of found mentions whose label no gold mention has
 _PRINTED = "sc"  # the span group whose scores `spacy evaluate` prints
 
 
@@ -83,7 +83,7 @@ def _score(
     if links:
         scores |= _prf_scores("end_to_end", pairs, "bioel_link", f"spans_{spans_key}_link")
         scores["bioel_link_acc"] = _accuracy_of_found(pairs)
-    # A linker's scores overwrite earlier pipes' scores under this key, so they include both rows.
+    # A linker's scores overwrite those of earlier pipes under this key, so include both rows.
     printed = {"mentions": "mention"} | ({"links": "end_to_end"} if links else {})
     has_group = any(_PRINTED in doc.spans for x in examples for doc in (x.reference, x.predicted))
     if not has_group and any(gold for gold, _ in pairs):
@@ -123,7 +123,7 @@ def _check_unknown_labels(pairs: Sequence[GoldAndLinks]) -> None:
 
 
 def _accuracy_of_found(pairs: Iterable[GoldAndLinks]) -> float | None:
-    """Return the linking accuracy over gold mentions with an id whose offsets were predicted."""
+    """Return the linking accuracy over gold mentions that have an id and predicted offsets."""
     with_equal_offsets = []
     for gold, links in pairs:
         # Use only links with gold offsets: the protocol also pairs mentions with longer links.
@@ -146,7 +146,7 @@ def _sum_counts(protocol: str, pairs: Iterable[GoldAndLinks]) -> Counter[str]:
 
 
 def _prf_scores(protocol: str, pairs: Sequence[GoldAndLinks], name: str, key: str) -> ScoreDict:
-    """Return P, R and F1 under the prefixes `name` and `key`, and by label under `key`."""
+    """Return P, R and F1 under the prefixes `name` and `key`, and per-label scores under `key`."""
     total = _sum_counts(protocol, pairs)
     prf: ScoreDict = _prf(total) if total["gold"] else dict.fromkeys("prf")
     scores: ScoreDict = {}

@@ -13,9 +13,9 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from types import SimpleNamespace
 
-# Increment this number whenever `normalize_name` returns different words: it is part of
-# knowledge bases and encoder fingerprints. Early releases of version 1 left two spaces for "_" next
-# to another separator in a non-ASCII name; this affected neither words nor lookup keys.
+# Increment this number whenever `normalize_name` returns different words: it is stored in
+# knowledge bases and hashed into encoder fingerprints. Early releases of version 1 left two spaces
+# for "_" next to another separator in a non-ASCII name; neither words nor lookup keys changed.
 NORMALIZER_VERSION = 1
 
 # A blank line ends a name; other white space between words counts as one space.
@@ -107,8 +107,8 @@ LINKING_WORDS = frozenset(
     "an the of in s its their his her is are was were be been being usually often sided".split()
 )
 PREPOSITIONS = frozenset("of in with without to by due from for on at".split())
-# Words for an increased or decreased amount of a substance, and words that may accompany it in a
-# name: "low potassium" means "decreased circulating potassium concentration". "Blood" is excluded
+# Words for an increased or decreased amount of a substance, and other words used in such names:
+# "low potassium" means "decreased circulating potassium concentration". "Blood" is excluded
 # because of names such as "blood pressure".
 MORE_OR_LESS = ("increased elevated raised high".split(), "decreased reduced low".split())
 _LEVELS = frozenset("circulating serum plasma level levels concentration concentrations".split())
@@ -137,7 +137,7 @@ _BRITISH = ((re.compile(r"is(?=(?:ed|ing|e)$)"), "iz"), (re.compile(r"(?<=[bt])r
 _MIN_STEM_LENGTH = 4
 # Suffix replacements that give all words in a family the same stem: "hypoplasia" and
 # "hypoplastic", "fibula" and "fibular", "deficiency" and "deficient". Suffixes that distinguish
-# substances ("-ate", "-ide", "-ine", "-ous") are left out.
+# substances ("-ate", "-ide", "-ine", "-ous") are excluded.
 _FAMILY_ENDINGS = {
     "ality": "", "alities": "", "ally": "", "al": "", "ar": "", "ac": "", "ia": "", "ial": "i",
     "ic": "", "yonic": "yo", "ical": "", "ically": "", "stic": "s", "tic": "t", "sis": "t",
@@ -155,8 +155,8 @@ _LINKING_WORD_IN_CAPITALS = re.compile(rf"(?<!['’\w])(?:{'|'.join(LINKING_WORD
 
 
 def linking_words_of(name: str) -> frozenset[str]:
-    """Return the linking words that can be dropped from a name: all except those that it writes in
-    capitals, such as "S" in "protein S" and "HIS" in "HIS bundle"."""
+    """Return the linking words that can be dropped from a name: all except those in capitals,
+    such as "S" in "protein S" and "HIS" in "HIS bundle"."""
     if name.isupper():
         return LINKING_WORDS
     return LINKING_WORDS.difference(map(str.lower, _LINKING_WORD_IN_CAPITALS.findall(name)))
@@ -164,7 +164,7 @@ def linking_words_of(name: str) -> frozenset[str]:
 
 def amount_of(words: list[str]) -> tuple[int, list[str]]:
     """Return (0, stems) if normalised words describe an increased amount of a substance, (1, stems)
-    if a decreased amount, and (0, []) otherwise. The stems are the substance's, sorted."""
+    if they describe a decreased amount, else (0, []). The stems are the substance's, sorted."""
     signs = [sign for word in words for sign in (0, 1) if word in MORE_OR_LESS[sign]]
     ignored = AMOUNT_WORDS | LINKING_WORDS | {"blood"}
     stems = [stem_of(word) for word in words if word not in ignored]
@@ -184,7 +184,7 @@ def words_of(normalized: str) -> list[str]:
 # `kb.spelling.singular` is a rougher version, kept because features of saved models depend on it.
 @lru_cache(maxsize=1 << 17)
 def singular_of(word: str) -> str:
-    """Convert a normalised word to its singular, American spelling and Arabic numerals."""
+    """Convert a normalised word to its singular, in American spelling and with Arabic numerals."""
     if word in _IRREGULAR:
         return _IRREGULAR[word]
     if word in _ARABIC and len(word) > 1:  # "i" and "v" may be letters
@@ -232,7 +232,7 @@ def are_forms_of_one_word(word: str, other: str) -> bool:
     return not latin or (latin == 1 and any(map(_FROM_LATIN_NOUN.search, forms)))
 
 
-# Replacements from British to American spelling, because MeSH and most ontologies prefer it.
+# Replacements of British by American spellings, which MeSH and most ontologies prefer.
 _AMERICAN = (
     (re.compile(r"ae(?=m|d|t|c|g|s|l|n)"), "e"),
     (re.compile(r"oe(?=a|d|s|t|m|n)"), "e"),

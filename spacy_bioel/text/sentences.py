@@ -128,8 +128,8 @@ class LongForms(dict[str, str]):
         return meanings[max(n_before - 1, 0)][1]
 
     def define(self, start: int, short: str, long: str) -> None:
-        """Add a definition. A second meaning counts only if the short form consists of its words'
-        initials, because sample and figure numbers in brackets look like definitions."""
+        """Add a definition. A second long form counts only if its initials spell the short form,
+        because sample and figure numbers in brackets look like definitions."""
         first = self.setdefault(short, long)
         if short in self.others or (_is_initialism(short, long) and _differ(first, long)):
             self.others.setdefault(short, [(0, first)]).append((start, long))
@@ -147,7 +147,7 @@ class LongForms(dict[str, str]):
 
 
 def _is_initialism(short: str, long: str) -> bool:
-    """Return whether a long form is one word, or its initials spell a short form."""
+    """Return whether a long form is a single word, or has initials that spell a short form."""
     words = [word for word in _WORD_OR_PART.findall(long.lower()) if word not in _WITHOUT_INITIALS]
     initials = "".join(word[0] for word in words)
     return (

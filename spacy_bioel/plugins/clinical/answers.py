@@ -15,8 +15,8 @@ class Mark(NamedTuple):
     """An answer or sign, with its character offsets in the text.
 
     status (str): Status that the answer or sign gives to mentions.
-    reach (int): Start of the text that an answer or sign applies to; -1: it applies to the text
-        after it.
+    reach (int): Start of the text that the answer or sign applies to; -1: it applies to the
+        following text.
     before (int): Start of the punctuation before an answer, such as "?"; -1: none.
     """
 
@@ -28,11 +28,11 @@ class Mark(NamedTuple):
 
     @property
     def place(self) -> int:
-        """Start of the answer or sign, including the punctuation before an answer."""
+        """Start of the answer or sign, or of the punctuation before an answer."""
         return self.start if self.before < 0 else self.before
 
 
-# Text that can follow "no" or "denies" if the word is an answer.
+# Text that can follow "no" or "denies" used as an answer.
 AFTER_ANSWER = re.compile(
     r"[^\S\n]*(?:\.(?! of\b)|[,;)(]|[/|]\s|\n(?![^\S\n]*[a-z])|\Z|--?\s"
     r"|(?:since|now|today|currently|recently|at|ever|in|by|after|with)\b|\s(?:heard|seen)\b(?=[^\S\n]*(?:[.,;\n]|\Z))"
@@ -94,7 +94,7 @@ def _find_answers(text: str, rules: ContextRules, units: Sequence[int]) -> Itera
 def _find_signs(
     text: str, rules: ContextRules, mentions: Sequence[tuple[int, int]], units: Sequence[int]
 ) -> Iterator[Mark]:
-    """Yield signs such as "+". A sign between two names belongs to the first name, unless the signs
+    """Yield signs such as "+". A sign between two names applies to the first one, unless the signs
     on the line precede their names.
     """
     places = sorted(mentions)

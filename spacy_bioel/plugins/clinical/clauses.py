@@ -58,7 +58,7 @@ class Sentence(Persons):
         return self.found
 
     def is_contrary(self, start: int) -> bool:
-        """Whether words before a mention, such as "but has", override the heading above it."""
+        """Whether words before a mention, such as "but has", override the mention's heading."""
         places = [place for place, _ in self.spans]
         before = range(bisect_left(places, start))
         return any(
@@ -346,7 +346,7 @@ class Sentence(Persons):
             self.give("uncertain", self.forward(noun, "uncertain", item=True), i, k + 1)
 
     def _initial(self, i: int, end: int, cue: Cue) -> None:
-        """Apply a cue at the start of its clause: "Should seizures recur", "Side effects: rash"."""
+        """Apply a cue that starts a clause: "Should seizures recur", "Side effects: rash"."""
         if end - i > 1 and not (self.is_head or self.name(end) == ":"):
             return  # "side effects" as a title
         is_inverted = self.names[i] == "modal" and self.name(end) in ("m", "pronoun", "det")

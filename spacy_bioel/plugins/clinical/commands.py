@@ -23,32 +23,32 @@ if TYPE_CHECKING:
 
 
 def patient_command(
-    model: Annotated[str, Argument(metavar="KB", help="A knowledge base, or a pipeline.")],
+    model: Annotated[str, Argument(metavar="KB", help="A knowledge base or a pipeline.")],
     notes: Annotated[
         list[str],
         Argument(
             metavar="NOTES...",
             help="A folder of .txt or .txt.gz notes for each patient, or a folder of such folders; "
-            "or CSV, TSV, XLSX or JSONL with text, --patient-column, and optionally id.",
+            "or CSV, TSV, XLSX or JSONL with columns text, --patient-column and, optionally, id.",
         ),
     ],
     output: Annotated[
         list[str] | None,
         Option("--output", "-o", metavar="OUT", help="Output; repeatable. Default: stdout."),
     ] = None,
-    patient_column: Annotated[str, Option(help="Column with the patient of each note.")] = "",
-    date_column: Annotated[str, Option(help="Column with the date of each note.")] = "",
+    patient_column: Annotated[str, Option(help="Column with each note's patient.")] = "",
+    date_column: Annotated[str, Option(help="Column with each note's date.")] = "",
     created: Annotated[str, Option(help="Date of Phenopackets; default: newest note's date.")] = "",
     kb: console.MoreKbs = None,
     code: console.Code = None,
     n_process: console.NProcess = 1,
     batch_size: console.BatchSize = 64,
 ) -> None:
-    """Gather the findings of patients from their notes, as tables, timelines or Phenopackets.
+    """Gather each patient's findings from their notes, as tables, timelines or Phenopackets.
 
-    Notes are linked as with --preset clinical. The name of a folder is the patient, and a date in
-    the name of a file (2024-03-31, 20240331) is the date of the note. The suffix of an output
-    selects its format:
+    Notes are linked as with --preset clinical. A folder's name is the patient, and a date in a
+    file's name (2024-03-31, 20240331) is the date of the note. An output's suffix selects its
+    format:
 
     * .csv, .tsv, .jsonl, stdout: one row per patient, person, concept and status (present,
       historical, possible, conditional, absent, family, other, unknown), with the first and last

@@ -1,5 +1,5 @@
-"""The `bioel_context` pipe, which marks mentions as negated, uncertain, historical or hypothetical,
-or as concerning another person.
+"""The `bioel_context` pipe, which marks mentions as negated, uncertain, historical, hypothetical or
+about another person.
 
 The algorithm is ConText: Harkema et al. (2009), ConText: An algorithm for determining negation,
 experiencer, and temporal status from clinical reports, https://doi.org/10.1016/j.jbi.2009.05.002;
@@ -34,7 +34,7 @@ _RULES_FILE = "rules.json"
 
 
 class MentionContext(Pipe):
-    """Marks spans as negated, uncertain, historical or hypothetical, and records whom they concern.
+    """Marks spans as negated, uncertain, historical or hypothetical, and records who each is about.
 
     tokenizer (Callable): The pipeline's tokenizer, which also tokenizes the phrases.
     rules (str): JSON file with rules; "": the default rules.
@@ -82,7 +82,7 @@ class MentionContext(Pipe):
         return doc
 
     def _cues_in(self, doc: Doc, key: str) -> set[tuple[int, int]]:
-        """Return the offsets of unlinked mentions that are cues: "gone" tagged as a chemical."""
+        """Return offsets of unlinked mentions that are cues, e.g. "gone" tagged as a chemical."""
         look_up = self.rules.cue_words.look_up
         return {
             (link.start, link.end)

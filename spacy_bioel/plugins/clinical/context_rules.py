@@ -21,15 +21,15 @@ PERSONS = ("family", "other")
 UNKNOWN = "unknown"  # status if the grammar is inconclusive
 AFFIRMING = "+"  # marks a cue that ends a negation's scope
 AFFIRMED = ""  # Status of an affirming answer or sign.
-# Status of a sign that negates only beside an affirming sign, because "-" also marks list items.
+# Status of a sign that negates only next to an affirming one: a "-" by itself may be a bullet.
 NEGATED_IF_PAIRED = "negated beside"
-# Rules file keys: names by status, with the statuses allowed in addition to flags; plain lists.
+# Rules file keys for names by status (with the statuses allowed in addition to flags), and lists.
 _NAMES_WITH_STATUS = {
     **dict.fromkeys(("sections", "heads"), PERSONS),
     **dict.fromkeys(("answers", "signs"), (NEGATED_IF_PAIRED,)),
 }
 _LISTS = ("study", "case", "opens", "empty", "now", "fillers", "patient", "amounts")
-# Text between a question and its answer. Starting with a character class keeps matching fast.
+# Text between a question and its answer. The leading character class keeps matching fast.
 _QUESTION_MARKS = (
     r"[:=(—–?\s](?<=[\w)\]].)(?:(?<=\S)|(?<=\s)[^\S\n]*+(?:[:=(—–?]|--?(?=[^\S\n])))"
     r"(?:(?<=\?)\s*+(?:A(?:nswer)?:[^\S\n]*+)?|[^\S\n]*+)"
@@ -101,7 +101,7 @@ class ContextRules:
 
 
 def _any_of(words: Iterable[str]) -> str:
-    """Build a pattern that matches any of `words` as a whole word, or nothing without words."""
+    """Build a pattern for any of `words` as a whole word; with no words, it never matches."""
     longest_first = sorted(sorted(words), key=len, reverse=True)
     alternatives = [re.escape(w) + (r"(?!\w)" if w[-1].isalnum() else "") for w in longest_first]
     return "|".join(alternatives) or r"(?!)"
@@ -117,7 +117,7 @@ def read_rules(path: Path) -> dict[str, Any]:
 
 
 def parse_rules(table: Mapping[str, Any]) -> ContextRules:
-    """Parse a rules file's contents. Malformed rules raise built-in errors, without a code."""
+    """Parse a rules file's contents. Malformed rules raise built-in exceptions, not BioelError."""
     if isinstance(table["cues"], dict):
         raise ValueError("its cues are phrases by status and direction, which are no longer read")
     cues = [cue for row in table["cues"] for cue in _cues_of_row(row)]

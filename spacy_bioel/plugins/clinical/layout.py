@@ -36,8 +36,8 @@ _DASHED_KEY = re.compile(r"[A-Z][A-Za-z/&' ]{1,30}[ \t][-–—]{1,2}[ \t]")
 _LATER_ITEM = re.compile(r"[ ](?<![ ]{2})[ ]++(?=\d{1,2}[.)][ ])")  # "1) gout  2) asthma"
 _YES_OR_NO = re.compile(r"[ \t]*(?:yes|no)\b", re.I)
 _RULE = re.compile(r"[\s|:+=_-]{3,}")  # A rule below a title or a table header.
-# Cell separators with the white space around them, and the characters that cannot precede them:
-# "Skin:  rash" is a key, and two spaces may follow a sentence.
+# Cell separators with surrounding white space, each with the characters that cannot precede it:
+# "Skin:" in "Skin:  rash" is a key, and a sentence may be followed by two spaces.
 _GAPS = {
     "|": (re.compile(r"(?<!\s)\s*+\|\s*+|\|\s*+"), ""),
     "\t": (re.compile(r"(?<! ) *+\t *+"), ":"),
@@ -53,7 +53,7 @@ _UNFINISHED = re.compile(
 )
 _CONTINUING = frozenset("and but for in of on or with".split())
 _LAST_SIGNS = frozenset("+-–−")
-_MAX_WORDS_IN_LIST = 2  # two lines with so few words are list items, even in lower case
+_MAX_WORDS_IN_LIST = 2  # two lines with no more words than this are list items, even in lower case
 _MAX_TITLE_LENGTH, _MAX_TITLE_WORDS = 60, 8
 _MIN_FULL_LENGTH = 45  # minimum length of a line that may be hard-wrapped
 _MAX_NESTING = 20  # maximum number of open nodes; deeper lists are not read as nested
@@ -245,7 +245,7 @@ class _Reader:
         return stands_alone or self._is_section(line, line.end) or below.depth > line.depth
 
     def _is_section(self, line: _Line, end: int) -> bool:
-        """Whether a title is a known section, or in capitals with a colon or after a blank line."""
+        """Whether a title names a section, or is in capitals with a colon or a blank line above."""
         words = self.text[line.start : end].rstrip(": ")
         is_capital = words.isupper() and (line.after_blank or self.text[end - 1] == ":")
         return is_capital or is_section_name(words)
@@ -356,7 +356,7 @@ class _Reader:
         return [box for box in self.boxes[low:high] if box.end() <= end]
 
     def _read_choices(self, boxes: Sequence[re.Match[str]], start: int, end: int) -> Iterator[Node]:
-        """Yield key-value pairs whose value is the ticked box: "Rash [ ] yes [x] no"."""
+        """Yield key-value pairs whose value is a ticked box: "Rash [ ] yes [x] no"."""
         ends = [(_YES_OR_NO.match(self.text, box.end()) or box).end() for box in boxes]
         befores = zip(boxes, [start, *ends], strict=False)
         firsts = [i for i, (box, x) in enumerate(befores) if self.text[x : box.start()].strip()]
@@ -369,7 +369,7 @@ class _Reader:
             yield pair
 
     def _read_boxes(self, boxes: Sequence[re.Match[str]], start: int, end: int) -> Iterator[Node]:
-        """Yield each check box with its item, then any text that is left."""
+        """Yield each check box with its item, then any remaining text."""
         text = self.text
         before = text[start : boxes[0].start()]
         starts = [box.start() for box in boxes]

@@ -26,13 +26,13 @@ class ContextOptions(LinkOptions):
     """Options for mention context."""
 
     context: Annotated[
-        bool, Option("--context", help="Also mark each mention as negated, historical, ...")
+        bool, Option("--context", help="Also mark each mention as negated, historical and so on.")
     ] = False
 
     def check(self, run: LinkRun) -> None:
         """Warn [W303] about output formats that cannot store the context.
 
-        RAISES BioelError: [B491] if the input provides the mentions.
+        RAISES BioelError: [B491] if the input already has mentions.
         """
         from spacy_bioel.export.formats import WITH_FACTS
 

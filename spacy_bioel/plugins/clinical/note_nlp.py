@@ -1,4 +1,4 @@
-"""Write rows for the NOTE_NLP table in OMOP's Common Data Model 5.4."""
+"""Write rows for the NOTE_NLP table of OMOP's Common Data Model 5.4."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _N_AROUND = 60  # number of snippet characters on each side of the mention
 
 
 def note_nlp_rows(numbers: Iterator[int], system: str, document: LinkedText) -> Iterator[list[Any]]:
-    """Yield a numbered row per mention and standard concept, with concept id 0 if there is none.
+    """Yield a numbered row for each standard concept of a mention (or with id 0 if it has none).
 
     RAISES BioelError: [B607] if the document's id is not an integer.
     """

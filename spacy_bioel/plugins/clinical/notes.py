@@ -1,7 +1,7 @@
-"""Entity rules that link shorthand, measurements and reworded findings in clinical notes through
-the concept names that they stand for.
+"""Entity rules that link shorthand, measurements and reworded findings in clinical notes by the
+corresponding concept names.
 
-A measurement outside its reference range stands for a finding: "Hb 7.2" means anemia.
+A measurement outside its reference range indicates a finding: "Hb 7.2" means anemia.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from spacy_bioel.types import IntArray, SpanKey
 
 
 def choose_meanings(text: str, forms: Container[str]) -> dict[str, str]:
-    """Resolve ambiguous shorthand from words on the same lines, or else in the whole text.
+    """Resolve ambiguous shorthand from words on the same lines or, failing that, in the whole text.
 
-    forms (Container[str]): Short forms in the text. Forms without such words are left out.
+    forms (Container[str]): Short forms in the text. Forms without such words are not resolved.
     """
     chosen = {}
     for short, cues in note_tables()["meanings"].items():
@@ -57,8 +57,8 @@ def choose_meanings(text: str, forms: Container[str]) -> dict[str, str]:
 
 
 class _NoteFinder:
-    """Finds shorthand, measurements and reworded names that stand for a name in the knowledge base
-    or in a label's vocabulary."""
+    """Finds shorthand, measurements and reworded names that match a name in the knowledge base or
+    in a label's vocabulary."""
 
     def __init__(self, knowledge: LinkerKnowledge) -> None:
         self._vocabularies = knowledge.vocabularies or {"": Vocabulary(knowledge.kb, None)}
@@ -74,7 +74,7 @@ class _NoteFinder:
             self._names |= {s: (forms[s].split("|")[-1], label) for s in forms.keys() - self._names}
 
     def find(self, doc: Doc, *, measurements: bool) -> list[tuple[SpanKey, str, bool]]:
-        """Return token spans, the names they stand for, and whether each span replaces mentions.
+        """Return token spans, the matching names, and whether each span replaces mentions.
         Shorthand and measurements do; reworded names do not."""
         text, defined = text_of(doc), long_forms(doc)
         names = {s: name for s, name in forms_in(text, self._names).items() if s not in defined}
@@ -116,14 +116,14 @@ class _NoteFinder:
         return labels
 
     def _first_known(self, names: str) -> tuple[str, str] | None:
-        """Return the first name in a "|"-separated list that a vocabulary has, and its label."""
+        """Return the first name in a "|"-separated list that is in a vocabulary, and its label."""
         labels = self.labels_of(alternatives := names.split("|"))
         return next(((name, labels[name]) for name in alternatives if name in labels), None)
 
 
 def _add_names(found: FoundSpans, names: Sequence[tuple[SpanKey, str, bool]]) -> None:
-    """Replace mentions inside shorthand and measurements, and add reworded names alongside any
-    shorter mentions inside them. Longer mentions are kept."""
+    """Add shorthand and measurements in place of the mentions inside them, and reworded names
+    alongside any shorter mentions inside them. Longer mentions are kept."""
     why = "in shorthand, a measurement, or another wording"
     for (start, end, label), name, replaces in names:
         near = found.overlapping(start, end)
@@ -203,7 +203,7 @@ class Notes(Shorthand):
             _add_names(of_doc, self._finder.find(doc, measurements=self._measurements))
 
     def prepare(self, batch: Batch) -> Sequence[Query]:
-        """Query shorthand and measurements by the names that they stand for."""
+        """Query shorthand and measurements by the corresponding names."""
         queries = list(super().prepare(batch) if self._shorthand else batch.queries)
         if self.knowledge is None or not self._clinical or batch.n_parts:
             return queries
@@ -239,8 +239,8 @@ def create_notes_v1(
     return Notes(shorthand=shorthand, clinical=clinical, measurements=measurements)
 
 
-# Patterns for the text between an analyte and its value (the last if there are several). A value
-# followed by another unit, a range or a date is excluded.
+# Patterns for the text between an analyte and its value (the last one if there are several). A
+# value followed by another unit, a range or a date is excluded.
 _S = r"[^\S\r\n]"  # also thin spaces
 _EQUALS = rf"(?:{_S}{{0,20}}[:=>|—]){{0,2}}{_S}{{0,20}}(?P<bracket>\()?"
 _LINK = (

@@ -30,7 +30,7 @@ _COLUMNS = (
     *("patient", "id", "name", "person", "status", "contradicts"),
     *("first_date", "first_note", "last_date", "last_note", "evidence"),
 )
-# The Phenopacket field for each prefix. HPO also has branches for onset, inheritance and so on.
+# The Phenopacket field for each prefix. HPO's onset, inheritance and other branches are excluded.
 _PACKET_FIELDS = {"HP": "phenotypicFeatures"}
 _PACKET_FIELDS |= dict.fromkeys(("MONDO", "OMIM", "ORPHA", "Orphanet", "DOID"), "diseases")
 _PHENOTYPE = "HP:0000118"
@@ -127,10 +127,10 @@ def gather_patients(
 
 
 class PatientWriter:
-    """Writes patients in the output format selected by a suffix.
+    """Writes patients in the format selected by the output's suffix.
 
     holds_one (bool): Whether an output can hold only one patient.
-    left_out (Counter): Number of findings left out of Phenopackets so far, by reason.
+    left_out (Counter): Number of findings excluded from Phenopackets so far, by reason.
     RAISES BioelError: [B599] if a Phenopacket can hold no concept of the knowledge base.
     """
 
@@ -151,7 +151,7 @@ class PatientWriter:
         self._meta = meta | {"resources": resources}
 
     def format(self) -> TextFormat | PathFormat:
-        """Return the output format, which writes patients instead of documents."""
+        """Return an output format that writes patients instead of documents."""
         if self._is_folder:
             return self._writing_folder
         is_table = self._suffix in _DELIMITERS
@@ -223,7 +223,7 @@ class PatientWriter:
         return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
 
     def _reason(self, row: JsonRow, name: str | None) -> str:
-        """Return why a finding is left out of a Phenopacket, or "" if it is included."""
+        """Return why a finding is excluded from a Phenopacket, or "" if it is included."""
         if row["status"] in ("possible", "conditional", "unknown"):
             return str(row["status"])
         is_own, is_nobody = row["person"] == "patient", row["person"] in ("family", "other")
@@ -235,7 +235,7 @@ class PatientWriter:
 
 
 def _implied(kb: KnowledgeBase, entries: Mapping[Any, JsonRow]) -> set[Any]:
-    """Return the keys of entries implied by a narrower present or a broader absent finding."""
+    """Return the keys of entries implied by narrower present findings or broader absent ones."""
     broader = {key: {*_lineage(kb, key[0])} - {key[0]} for key in entries}
     absent = {id for id, is_absent in entries if is_absent}
     implied = {key for key, ids in broader.items() if key[1] and ids & absent}

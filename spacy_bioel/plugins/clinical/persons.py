@@ -1,4 +1,4 @@
-"""Detect findings of a relative or another person: "her mother has gout", "her mother's gout".
+"""Detect findings in a relative or another person: "her mother has gout", "her mother's gout".
 
 A person who says, notices or brings something only reports a finding: "mother says", "per mom".
 """
@@ -162,7 +162,7 @@ class Persons(Scopes):
         return 0
 
     def _is_action(self, k: int) -> bool:
-        """Whether the word after a person is a verb other than one of saying or bringing."""
+        """Whether the word after a person is a verb, but not one like "says" or "brings"."""
         is_noun = self.name(k + 1) in AUXILIARY  # "daughter cysts are"
         is_noun |= self.word(k + 1) == "that"  # "her mother narrated that"
         return (
@@ -188,7 +188,7 @@ class Persons(Scopes):
         return self.name(k) in ("kin", "number", "rel")
 
     def _of_person(self, k: int, item: bool, *, is_history: bool = False) -> list[int]:
-        """Return the mentions from word `k` onwards that belong to a person.
+        """Return a person's mentions from word `k` onwards.
 
         item (bool): Stop at a comma.
         is_history (bool): The words follow "family history"; "and has" returns to the patient.

@@ -1,4 +1,4 @@
-"""The presets "clinical" (for clinical notes) and "context" (which just adds `bioel_context`)."""
+"""The presets "clinical" (for clinical notes) and "context" (for `bioel_context` alone)."""
 
 from __future__ import annotations
 

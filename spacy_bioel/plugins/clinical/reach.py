@@ -1,4 +1,4 @@
-"""Find how far a cue reaches into the words after it: across a noun phrase list, or a clause."""
+"""Find how far a cue reaches into the words after it: across a list of noun phrases or a clause."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Reach:
         return is_own or (word == "some" and self.last != "")
 
     def _bracket(self, k: int, stop: int) -> int:
-        """Collect the mentions in a bracket unless it holds a value, and return its end."""
+        """Collect the mentions in a bracket unless it holds a value; return the bracket's end."""
         names = self.words.names
         close = next((n for n in range(k, stop) if names[n] == ")"), stop)
         if self.last and not self.blocked and "number" not in names[k:close]:

@@ -39,7 +39,7 @@ _BEFORE_LIST = re.compile(
 def find_rewordings(
     text: str, labels_of: Callable[[Iterable[str]], Mapping[str, str]]
 ) -> list[tuple[int, int, str, str]]:
-    """Return the start, end, usual name and label of each finding that a text words differently.
+    """Return the start, end, usual name and label of each reworded finding in a text.
 
     labels_of (Callable): Returns the label of each name that is in a knowledge base.
     """
@@ -77,7 +77,7 @@ def have_other_meaning(text: str, starts: IntArray, ends: IntArray) -> NDArray[n
     if not places:
         return np.zeros(len(starts), dtype=bool)
     place_starts, place_ends = np.array(sorted(places)).T
-    # A span is covered if some place starts no later and ends no earlier than the span.
+    # A span is covered if some place starts at or before its start and ends at or after its end.
     n_before = np.searchsorted(place_starts, starts, side="right")
     return np.append(-1, np.maximum.accumulate(place_ends))[n_before] >= ends
 
@@ -95,7 +95,7 @@ def _spellings(name: str) -> tuple[str, ...]:
 
 
 def _readings(text: str) -> Iterator[_Reading]:
-    """Yield offsets with strings. If all of the strings are names, the text means the first one."""
+    """Yield offsets with strings. If all of these are names, the text means the first one."""
     matches, tables = list(_COMPOUND_WORD.finditer(text)), note_tables()
     words = [match[0].lower().replace("-", " ") for match in matches]
     gaps = [text[a.end() : b.start()] for a, b in pairwise(matches)] + [""] * bool(matches)

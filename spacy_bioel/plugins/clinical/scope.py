@@ -29,7 +29,7 @@ from spacy_bioel.plugins.clinical.status import Context
 from spacy_bioel.plugins.clinical.words import Found
 
 _PEDIGREE_ID = re.compile(r"[IVX]+[-:.]\d+")
-# Text between a mention and its answer or sign: no comma, or else an enumeration.
+# Text between a mention and its answer or sign: either free of commas or an enumeration.
 _ENUMERATION = re.compile(r"[^,]*|\s*(?:[,/&]|and\b|or\b).*", re.S)
 _HISTORY = re.compile(r"(?:(fam\w*)|past|previous|prior)\b.*\b(?:history|hx|h/o)")
 _PAST = re.compile(r"pmh|hx|s/p|p\w+ \w+ history:", re.I)
@@ -146,7 +146,7 @@ class _Note:
     def _is_in_study(self, cue: Found, start: int) -> bool:
         """Whether a cue in an abstract says that a finding does not exist, or may occur.
 
-        Study abstracts do not tell the history of patients or relatives. "Not in women", "no
+        Study abstracts do not give the history of patients or relatives. "Not in women", "no
         effect on X" and "suggests that X" are about relations between things that exist.
         """
         first, last, status = cue
@@ -189,7 +189,7 @@ class _Note:
     def _goes_on(
         self, path: Sequence[Node], start: int, end: int, unit: int, past: Iterable[int]
     ) -> bool:
-        """Whether a past disease has no date but others near it do: "HTN, stroke 2011"."""
+        """Whether a past disease has no date but nearby ones do: "HTN, stroke 2011"."""
         if not any(p < self.units[unit] or _PAST.match(self.text, p) for p in past):
             return False
         ruling = (n for n in reversed(path) if n.kind in ("list", "pair", "section"))
@@ -256,7 +256,7 @@ class _Note:
         return cues
 
     def _end_of_scope(self, node: Node) -> int:
-        """Return the offset at which a section header or key stops applying: before "She has"."""
+        """Return the offset where a section header or key stops applying, e.g. before "She has"."""
         if node not in self._ends:
             opens, empty = (self.rules.patterns[name] for name in ("opens", "empty"))
             first, last = bisect_left(self.units, node.body), bisect_left(self.units, node.end)
@@ -386,7 +386,7 @@ class _Note:
 
 
 def _bounded(text: str, units: Sequence[int]) -> list[int]:
-    """Return unit starts, splitting long units so that run time stays linear even if a text has no
+    """Return unit starts, splitting long units so that run time stays linear even in a text without
     sentences."""
     bounded: list[int] = []
     for start, end in pairwise([*units, len(text)]):

@@ -13,7 +13,7 @@ from spacy_bioel.types import DeclaredFact, Link
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a note says about a mention (see `context.py`); its flags are None if unknown.
+    """What a note says about a mention (see `context.py`). Unknown flags are None.
 
     experiencer (str): Who has the condition: "patient", "family" or "other".
     relative (str): The relative with the condition, such as "mother"; "" if the text names none.
@@ -32,8 +32,8 @@ class Context:
 
     @property
     def assertion(self) -> str:
-        """The status in one word: "unknown", or else the first that applies: "absent" (even in a
-        relative), "family", "other", "conditional", "possible", "historical" or "present"."""
+        """The status in one word: "unknown", or the first that applies of "absent" (even in a
+        relative), "family", "other", "conditional", "possible", "historical" and "present"."""
         if self.negated is None:
             return "unknown"
         if self.negated:
@@ -59,7 +59,7 @@ class Context:
         return {**values, "cues": cues}
 
 
-# Names of a context's values: keys of the fact, and `Span` extensions.
+# Names of a context's values, used as keys of the fact and as `Span` extensions.
 CONTEXT_VALUES = (
     "negated uncertain historical hypothetical experiencer relative layout assertion".split()
 )

@@ -39,7 +39,7 @@ _MAX_STEM = 14
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """A word or phrase that gives mentions a status, such as "ruled out".
+    """A word or phrase, such as "ruled out", that gives mentions a status.
 
     words (tuple[str, ...]): A stem ends with "*"; "<prep>" is any word of the class "prep".
     kind (str): How the cue finds the mentions it governs; a key of `CUE_KINDS` in `clauses.py`.
@@ -287,7 +287,7 @@ class Words:
         return targets[1:] if is_known and is_subject else targets
 
     def last_mention(self, i: int) -> list[int]:
-        """Return the last mention before word `i`, taken to be what a pronoun refers to."""
+        """Return the last mention before word `i`, the presumed referent of a pronoun."""
         return next(([k] for k in range(i - 1, -1, -1) if self.names[k] == "m"), [])
 
     def is_end(self, k: int) -> bool:

@@ -59,7 +59,7 @@ class NameTrie:
     first_child: NDArray[Any]  # first child of each node; shape (n_nodes + 1,)
     pieces: NDArray[Any]  # piece that leads to each node, unused for the root; shape (n_nodes,)
     leaves: NDArray[Any]  # nodes without children, ascending
-    name_offsets: NDArray[Any]  # where each leaf starts in `names`; shape (n_leaves + 1,)
+    name_offsets: NDArray[Any]  # where each leaf's rows start in `names`; shape (n_leaves + 1,)
     names: NDArray[Any]  # name rows, leaf by leaf
     left_out: int = 0  # number of names that cannot be generated
     nameless: int = 0  # number of concepts without any name in the trie
@@ -109,7 +109,7 @@ def trie_of(flat: NDArray[Any], lengths: IntArray, rows: NDArray[Any]) -> NameTr
     """Build a trie level by level: each distinct (parent, piece) pair becomes a node.
 
     flat (NDArray): Pieces of all names, concatenated. Shape (n_pieces,).
-    lengths (IntArray): Number of pieces of each name; names of length 0 are left out. Shape (n,).
+    lengths (IntArray): Number of pieces of each name; names of length 0 are skipped. Shape (n,).
     rows (NDArray): Row of each name. Shape (n,).
     """
     starts = offsets_of(lengths)[:-1]

@@ -48,12 +48,12 @@ class Window(NamedTuple):
 
 
 def split_windows(borders: Sequence[int], *, size: int, overlap: int) -> list[Window]:
-    """Split pieces into windows of at most `size` pieces; a piece's vector comes from one window.
+    """Split pieces into windows of at most `size` pieces; each vector comes from one window.
 
     A window ends at the last sentence boundary in its second half, or else at the last token
     boundary, or else when it is full. The next window starts up to `overlap` pieces earlier, so
-    that all pieces have context on both sides. Each of the two windows provides the vectors for one
-    half of the overlap: the half that is farther from the window's own edge.
+    that all pieces have context on both sides. The vectors for each half of the overlap come from
+    the window whose edge is farther away.
 
     borders (Sequence[int]): Boundary before each piece: INSIDE, TOKEN or SENTENCE.
     size (int): Maximum number of pieces, at least 2.

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 DualEncoder = Model[Any, Floats2d]
 TEMPERATURE = 0.05
-_CONTEXT_TOKENS = 64  # context on each side of a separately encoded mention
+_CONTEXT_TOKENS = 64  # tokens of context on each side of a separately encoded mention
 
 
 def build_dual_encoder_v1(
@@ -56,7 +56,7 @@ def build_dual_encoder_v1(
     from_words: bool = True,
     collective: bool = True,
 ) -> DualEncoder:
-    """Registered as `spacy-bioel.DualEncoder.v1`; the paper is named in
+    """Registered as `spacy-bioel.DualEncoder.v1`; for the paper, see
     `plugins.contextual.token_networks`.
 
     tok2vec (Model): A listener to the shared `tok2vec` pipe. With `collective = false`, a separate
@@ -69,7 +69,7 @@ def build_dual_encoder_v1(
     collective (bool): Encode a document once for all its mentions. Otherwise each mention is
         encoded separately, with 64 tokens before and after it: the paper's baseline.
     RAISES BioelError: [B175] for an unknown pooling, [B177] for a listener with
-        `collective = false`, because a listener only provides vectors of whole documents.
+        `collective = false`, because a listener only has vectors for whole documents.
     """
     if pooling not in ("ends", "mean"):
         raise BioelError(ContextualErrors.B175.format(pooling=pooling))
@@ -195,7 +195,7 @@ class CandidateSampler:
         self._vectors.update(zip(_mention_keys(strings, concepts), vectors, strict=True))
 
     def mine(self, search: NameSearch) -> None:
-        """Find the nearest names of wrong concepts for each remembered mention.
+        """Find the nearest names of wrong concepts for each stored mention.
 
         search (NameSearch): Returns name rows of the knowledge base.
         """
@@ -261,7 +261,7 @@ class DualEncoderTraining(NameTraining):
         if names:
             name_loss, d_names = self.loss_of_names(vectors[: len(names)], name_concepts)
             d_vectors[: len(names)] += d_names
-        # Run this even without mentions, because the `tok2vec` pipe waits for its gradient.
+        # Run this even if there are no mentions, because the `tok2vec` pipe waits for its gradient.
         encoded = self.encode_gold(examples, gold, vectors[string_rows])
         mentions, backprop_mentions, other_loss = encoded
         indptr, owners, _ = self.kb.concepts_of_names(rows)

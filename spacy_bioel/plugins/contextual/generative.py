@@ -231,7 +231,7 @@ def build_generative_linker_v1(names: NameEncoder, generator: Seq2SeqModel) -> M
 
 
 def _make_seq2seq(model: Seq2SeqModel, source: EncoderSource) -> None:
-    """Load the checkpoint in `path`, or create a small network if there is no path."""
+    """Load the checkpoint in `path`, or create a small network if `path` is None."""
     if model.attrs["path"] is None:
         size = model.attrs["vocabulary"]
         tokenizer = new_vocabulary(source.names, source.read_texts(), size=size)
@@ -346,7 +346,7 @@ def mark_mentions(
 
 
 class GenerativeTraining(NameTraining):
-    """Trains an encoder-decoder to generate the concept's name that is most similar to a mention.
+    """Trains an encoder-decoder to generate the most similar name of a mention's concept.
 
     The name encoder is not trained. Each update uses `training.mentions` mentions, and
     `training.synonyms` knowledge base names that replace a mention in its context. For half of
@@ -422,7 +422,7 @@ class GenerativeRescorer(WordPieceRescorer):
         return self._cache.get("trie", (pieces.fingerprint, kb, pool), make)
 
     def encode_kb(self, kb: KnowledgeBase) -> None:
-        """Write the trie for a large knowledge base. Warns [W281] if names are left out of it."""
+        """Write the trie for a large knowledge base. Warns [W281] if the trie omits names."""
         if not self.is_ready:
             return
         from spacy_bioel.plugins.contextual.constrained_decoding import build_trie, write_trie

@@ -122,7 +122,7 @@ def build_hierarchical_linker_v1(
     random, hard (int): Number of wrong classes that the loss includes in addition to the classes
         in the batch: random classes for the batch, and the classes with the highest score for each
         token or mention. Both are 0 in the paper.
-    gazetteer (bool): Add features to the token vectors where knowledge base names occur.
+    gazetteer (bool): Add features for knowledge base names to the token vectors.
     max_width (int): Maximum length of a name in the gazetteer, in tokens.
     dropout (float): Dropout on the input of each level in training.
     RAISES BioelError: [B300] if settings are incompatible.
@@ -165,7 +165,7 @@ def build_hierarchical_linker_v1(
 
 
 def sentence_lengths(docs: Sequence[Doc]) -> IntArray:
-    """Return the number of tokens in each sentence. As in the paper, LSTMs read one at a time."""
+    """Return each sentence's token count. As in the paper, LSTMs read one sentence at a time."""
     is_first = [b for doc in docs for b in begins_sentence([token.text for token in doc])]
     return np.diff(np.append(np.flatnonzero(is_first), len(is_first)))
 
@@ -198,13 +198,13 @@ def _multitask_forward(
 
 
 _NO_CLASS_LOG_ODDS = -20.0  # score of a concept that is not among the model's classes
-_UNTYPED_LABEL = "Mention"  # label if neither types nor links are predicted
+_UNTYPED_LABEL = "Mention"  # label used if neither types nor links are predicted
 
 
 def _mention_labels(
     model: Model[Any, Any], states: dict[str, Any], spans: IntArray, classes: IntArray | None
 ) -> list[str]:
-    """Return a label for each mention: the predicted type or, without a type task, the most
+    """Return a label for each mention: the predicted type or, if types are not predicted, the most
     frequent label of its class. If `classes` is None, the most probable class is used."""
     inventory: Inventory = model.attrs["inventory"]
     if "types" in states:
@@ -244,7 +244,7 @@ def _match_names(model: Model[Any, Any], docs: Sequence[Doc]) -> MentionBatch:
 
 
 def _class_runs(classes: IntArray, lengths: IntArray) -> tuple[IntArray, IntArray]:
-    """Return non-NIL runs of tokens with the same class, (n, 2), and their classes, (n,)."""
+    """Return runs of tokens with the same non-NIL class, (n, 2), and their classes, (n,)."""
     is_first = np.diff(classes, prepend=-1) != 0
     is_first[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
     start = np.flatnonzero(is_first)

@@ -278,7 +278,7 @@ class Seq2Seq(Pretrained):
             ids = targets[target]
             positions = torch.arange(ids.shape[1] - 1, device=ids.device)
             counts = inside_target[:, 1:] & (positions >= prompt_lengths[batch, None] - 1)
-            # Compute logits only where they count: prompts would take a third of the time.
+            # Compute only the logits that count: prompts would take a third of the time.
             head = self.backbone.get_output_embeddings()
             with head.register_forward_pre_hook(lambda _, inputs: (inputs[0][counts],)):
                 logits = self.backbone(

@@ -149,7 +149,7 @@ def build_reranker_v1(names: NameEncoder, pairs: PairScorer) -> Model:
 
 
 def _make_cross_encoder(model: PairScorer, source: EncoderSource) -> None:
-    """Load the checkpoint and add a new linear layer. RAISES BioelError: [B159] no path is set."""
+    """Load the checkpoint and add a linear layer. RAISES BioelError: [B159] if no path is set."""
     if model.attrs["path"] is None:
         raise BioelError(ContextualErrors.B159)
     folder, backbone, tokenizer = read_checkpoint(

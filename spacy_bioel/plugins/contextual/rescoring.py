@@ -190,7 +190,7 @@ def token_ranges(batch: Batch) -> NDArray[np.int64]:
 
 
 def nearest_names(kb: KnowledgeBase, strings: Sequence[str], concepts: IntArray) -> IntArray:
-    """For each mention, return its concept's name with the highest TF-IDF cosine similarity.
+    """For each mention, return its concept's most similar name by TF-IDF cosine.
 
     The TF-IDF vectors contain character 3-grams, weighted by their rarity among all names, as in
     the n-gram search. Ties go to the first name, so for a string that is not similar to any name,

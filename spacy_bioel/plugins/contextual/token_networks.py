@@ -7,7 +7,7 @@ the mention vector can be added to the name encoder's vector for the mention's s
 
 `Multitask` computes tags, types, classes and mention vectors from token vectors: Zhu et al., Simple
 hierarchical multi-task neural end-to-end entity linking for biomedical text, section 2.2. The paper
-does not state widths, depth or dropout. Unlike in the paper, each level's output is normalised,
+does not give widths, depth or dropout. Unlike in the paper, each level's output is normalised,
 the linking loss can include random and hard classes, and mentions have vectors that are compared
 with name vectors.
 """
@@ -262,7 +262,7 @@ class Multitask(TokenReader):
         return self.types(mean_of_spans(states[TYPE_TASK], spans))
 
     def class_logits(self, states: dict[str, Tensor], spans: Tensor | None = None) -> Tensor:
-        """Return class logits, NIL first, for each mention or, without spans, for each token.
+        """Return class logits, NIL first, for each mention or, if `spans` is None, each token.
         The layer is linear, so a mention's logits are its tokens' mean. Shape (n, n_classes).
         """
         tokens = states[LINK_TASK]

@@ -131,7 +131,7 @@ def _checkpoint_folder(path: str) -> Path:
 
     try:
         return Path(snapshot_download(path, allow_patterns=[*_FILES, *_OLD_VOCABULARIES]))
-    except Exception as error:  # network, cache and hub raise various exceptions
+    except Exception as error:  # the network, the cache and the hub raise various exceptions
         raise BioelError(ContextualErrors.B152.format(path=path, error=error)) from error
 
 
@@ -202,7 +202,7 @@ def _load_checkpoint_tokenizer(folder: Path) -> Tokenizer:
     if (folder / TOKENIZER).is_file():
         try:
             return Tokenizer.from_file(str(folder / TOKENIZER))
-        except Exception as error:  # tokenizers raises bare exceptions
+        except Exception as error:  # tokenizers raises plain `Exception`
             missing = f"readable {TOKENIZER} ({error})"
             raise BioelError(
                 ContextualErrors.B153.format(folder=folder, missing=missing)
@@ -220,7 +220,7 @@ def _load_checkpoint_tokenizer(folder: Path) -> Tokenizer:
 
 
 def misfit(folder: Path | None, found: str, expected: str) -> BioelError:
-    """Return error B154 for a checkpoint or, without a folder, for a saved encoder."""
+    """Return error B154 for a checkpoint or, if `folder` is None, a saved encoder."""
     where = folder or "The saved encoder"
     return BioelError(ContextualErrors.B154.format(folder=where, found=found, expected=expected))
 

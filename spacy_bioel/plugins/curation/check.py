@@ -1,4 +1,4 @@
-"""Check that an id and its name mean the same concept in the knowledge base for its prefix."""
+"""Check that an id and its name mean the same concept in the knowledge base for the id's prefix."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _MIN_RATIO = 1000.0  # minimum ratio of a word's frequency to its misspelling's
 _NOT_NAMES = LINKING_WORDS | PREPOSITIONS | {"as", "a", "and", "or", "not", "no", "it", "all"}
 _N_SAMPLED = 5000  # number of ids sampled to learn a vocabulary's id patterns
 _MIN_SHARE = 0.1  # a prefix with a smaller share of the ids counts as incomplete
-_N_SIMILAR = 16  # number of similar names searched for a word
+_N_SIMILAR = 16  # number of similar names that are searched for a word
 _PREFIX = re.compile("[^:]*:|[^:_]*_|[A-Za-z]*")
 _KbSetting = KnowledgeBase | str | Path
 _Kbs = Sequence[KnowledgeBase]
@@ -79,7 +79,7 @@ def _form_of(id: str) -> str:
 
 
 def _vocabularies_of(kb: KnowledgeBase) -> Iterator[_Vocabulary]:
-    """Yield the vocabularies in a knowledge base. Its ids must be sorted."""
+    """Yield the vocabularies in a knowledge base, whose ids must be sorted."""
     start = 0
     while start < len(kb):
         # UMLS ids ("C0000001") have no prefix, and sort before ids that begin with "C:".
@@ -145,7 +145,7 @@ class Checker:
         return list(map(self.check, text_pairs(lines, self.ids, self.values)))
 
     def values(self, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], float]:
-        """Map each pair to AGREES if the text names the id's concept, NAMES if another, else 0."""
+        """Map pairs to AGREES (the text names the id's concept), NAMES (another concept) or 0."""
         texts_of: dict[str, dict[str, None]] = defaultdict(dict)
         for id, text in pairs:
             texts_of[id][text] = None
@@ -169,7 +169,7 @@ class Checker:
 
     def _look_up(self, raw: str) -> tuple[str, _Own, _Kbs, list[tuple[KnowledgeBase, list[str]]]]:
         """Return an id as its knowledge base spells it, the concepts that have or cross-reference
-        it, the knowledge bases with its prefix, and ids to consider if it was withdrawn."""
+        it, the knowledge bases with its prefix, and the ids to consider if it was withdrawn."""
         prefix, local = split_id(raw) or ("", "")
         vocabularies = self._vocabularies.get(prefix_key(prefix), [])
         spelled = [(v.kb, v.prefix + form) for v in vocabularies for form in (local, local.upper())]
@@ -246,7 +246,7 @@ class Checker:
 def _choose_name(
     candidates: Sequence[str], has_name: bool, own: Collection[str], kbs: _Kbs
 ) -> tuple[str, float]:
-    """Choose an id's name from the words around it: the longest that names any concept.
+    """Choose an id's name from the words around the id: the longest that names any concept.
 
     own (Collection[str]): Normalised names of the concepts with the id.
     RETURNS (tuple): The name ("" if the id stands alone), and its likeness to a name of the
@@ -278,7 +278,7 @@ def _likeness(name: str, own: Iterable[str], kbs: _Kbs) -> float:
     """Return how similar an unknown name is to the names in `own` (0 if not at all).
 
     Names may differ in typing errors, in the order of words, and in endings such as plurals. A word
-    is not an error if other concepts have this word, or the respelt name. "Mouse" may be short for
+    is not an error if other concepts have this word or the respelt name. "Mouse" may be short for
     "house mouse", or the singular of "mice", unless another concept also fits.
     """
     likeness, errors = max((_compare(name, other) for other in own), default=(0.0, ()))
@@ -298,8 +298,8 @@ def _likeness(name: str, own: Iterable[str], kbs: _Kbs) -> float:
 def _compare(name: str, other: str) -> tuple[float, tuple[str, ...]]:
     """Compare two normalised names.
 
-    RETURNS (tuple): Their likeness, 0 if they differ in more than typing errors, order and endings
-        of words; and the words of `name` with typing errors.
+    RETURNS (tuple): Their likeness (0 if they differ in more than typing errors, word order and
+        word endings), and the words of `name` with typing errors.
     """
     words, others = _content_words(name), _content_words(other)
     extra, missing = _without(words, others), _without(others, words)
@@ -350,14 +350,14 @@ def _is_misspelt(word: str, other: str) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def _is_known_word(word: str, kb: KnowledgeBase) -> bool:
-    """Whether a knowledge base's names contain a word; if so, it is not a misspelling."""
+    """Whether a word occurs in a knowledge base's names and so is not a misspelling."""
     [rows], _ = kb.ngrams.search([word], _N_SIMILAR)
     names = normalize_names(kb.names.take(rows[rows >= 0]))
     return any(word in name.split() for name in names)
 
 
 def _preferred_by_others(normalized: str, own: _Own) -> tuple[Meaning, ...]:
-    """Return other concepts whose preferred name is this synonym."""
+    """Return other concepts whose preferred name is the given synonym."""
     others = []
     for kb, row in own[:1]:
         _, concepts, is_preferred = kb.concepts_of_names(kb.lookup_names([normalized]))

@@ -39,7 +39,7 @@ ReportOut = Annotated[
         "--output",
         "-o",
         metavar="OUT",
-        help="File of the report: .jsonl, .csv, .tsv or .html; repeatable. Default: a table.",
+        help="Report file: .jsonl, .csv, .tsv or .html; repeatable. Default: a table.",
     ),
 ]
 Columns = Annotated[str, Option(help="Columns of tables, by name or number: id=HPO,name=Finding.")]
@@ -58,39 +58,39 @@ def check_ids_command(
         ),
     ] = None,
     output: ReportOut = None,
-    all: Annotated[bool, Option("--all", help="Also list pairs that are right.")] = False,
+    all: Annotated[bool, Option("--all", help="Also list correct pairs.")] = False,
     columns: Columns = "",
     prefix: console.Prefix = "",
     baseline: Annotated[
         Path | None,
         Option(
             metavar="FILE.jsonl",
-            help="Findings of an earlier run, written by -o, that are not listed again.",
+            help="Findings of an earlier run, written by -o; these are not listed again.",
         ),
     ] = None,
     fix: Annotated[
         Path | None,
         Option(
             metavar="OUT",
-            help="Write a copy of the file with retired ids replaced, even in addresses of links, "
+            help="Write a copy of the file with retired ids replaced, even in link addresses, "
             "and show the changes as a diff. An id without a clear replacement, or with a name "
             "that does not fit, is kept and counted.",
             callback=console.refuse_folder,
         ),
     ] = None,
     labels: Annotated[
-        bool, Option("--labels", help="With --fix, also replace names by the preferred names.")
+        bool, Option("--labels", help="With --fix, also replace names with preferred names.")
     ] = False,
 ) -> None:
     """Check that ids in files exist, and mean what the names next to them say.
 
-    The files are text, Markdown, CSV, TSV, XLSX, JSON, JSON lines, YAML and OBO. The verdicts are
-    agrees, exists (without a name to compare), synonym (perhaps of one concept, and the preferred
-    name of another), close (a typing error, another order of words, a plural), other concept (with
-    proposals), retired, unknown id, malformed, and not checked (no knowledge base has the prefix).
-    The exit status is 0 if nothing is wrong, 1 if something is, 2 if a file cannot be read, and 3
-    if nothing is wrong, but a file has no name next to any id; with --fix, 0 if nothing is wrong
-    except what was corrected.
+    The files can be text, Markdown, CSV, TSV, XLSX, JSON, JSON lines, YAML or OBO. The verdicts are
+    agrees, exists (no name to compare), synonym (perhaps also another concept's preferred name),
+    close (a typing error, a different word order, a plural), other concept (with proposals),
+    retired, unknown id, malformed, and not checked (no knowledge base has the prefix). The exit
+    status is 0 if nothing is wrong, 1 if something is, 2 if a file cannot be read, and 3 if nothing
+    is wrong but a file has no names to check its ids against. With --fix, corrected ids do not
+    count as wrong.
 
     Example: `bioel check answer.md --kb kb/hp --kb kb/mondo`
     """
@@ -119,7 +119,7 @@ def check_ids_command(
     n_failed = 0
 
     def findings() -> Iterator[CheckedId]:
-        """Yield the findings to list, and count every finding."""
+        """Yield the findings to list, and count all findings."""
         nonlocal n_failed
         for path in paths:
             before = counts.copy()
@@ -288,7 +288,7 @@ def diff_command(
 
 def migrate_command(
     links: Annotated[
-        Path, Argument(metavar="LINKS", help="JSON lines, CSV, PubTator, BioC, BRAT.")
+        Path, Argument(metavar="LINKS", help="JSON lines, CSV, PubTator, BioC or BRAT.")
     ],
     old: OldKb,
     new: NewKb,
@@ -297,21 +297,21 @@ def migrate_command(
         Path | None,
         Option(
             metavar="FILE",
-            help="File of the ids that need a person: .jsonl, .csv, .tsv or .html. Default: a "
+            help="File for the ids that need a person: .jsonl, .csv, .tsv or .html. Default: a "
             "table.",
         ),
     ] = None,
-    all: Annotated[bool, Option("--all", help="Also list ids that moved or OLD lacks.")] = False,
+    all: Annotated[bool, Option("--all", help="Also list moved ids and ids not in OLD.")] = False,
     columns: Columns = "",
     prefix: console.Prefix = "",
 ) -> None:
     """Migrate annotations to a new release: replace each id that has exactly one replacement.
 
     LINKS is a file or a folder, such as the output of `bioel link`. Only the ids of links change,
-    never a text. If ids of a link are merged, the new id is written once. An id is kept and listed
-    if it has no replacement or several, if its meaning changed, or if NEW was built from other
-    branches only. An id that OLD does not have is kept, and listed only if OLD has ids with its
-    prefix. Files in a folder that are hidden or not text are copied. If the name of OUT ends in
+    never the text. If ids of a link are merged, the new id is written once. An id is kept and
+    listed if it has no replacement or several, if its meaning changed, or if NEW was built from
+    other branches only. An id that is not in OLD is kept, and listed only if OLD has ids with its
+    prefix. Hidden and non-text files in a folder are copied. If the name of OUT ends in
     .gz, the output is compressed.
 
     Example: `bioel migrate links.jsonl kb/hp-2024 kb/hp-2026 -o links-2026.jsonl`
@@ -381,7 +381,7 @@ def migrate_command(
 
 
 def relink_command(
-    links: Annotated[Path, Argument(metavar="LINKS", help="JSON lines of `bioel link OLD TEXTS`.")],
+    links: Annotated[Path, Argument(metavar="LINKS", help="JSONL from `bioel link OLD TEXTS`.")],
     texts: Annotated[str, Argument(metavar="TEXTS", help="INPUT of `bioel link`.")],
     old: OldKb,
     new: NewKb,

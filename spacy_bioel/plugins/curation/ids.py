@@ -46,12 +46,12 @@ def prefix_key(prefix: str) -> str:
 
 
 def prefix_of(raw: str) -> str:
-    """Return the key of an id's prefix, or "" if it has none."""
+    """Return the key of an id's prefix, or "" if the id has none."""
     return prefix_key((split_id(raw) or ("",))[0])
 
 
 def split_id(raw: str) -> tuple[str, str] | None:
-    """Split an id into its prefix and local part, as written; None if it has no prefix."""
+    """Split an id into its prefix and local part, as written; None if there is no prefix."""
     raw = raw.strip()
     if match := id_pattern(()).fullmatch(raw):
         prefix = match["obo"] or match["registry"] or match["page"] or match["prefix"] or "MESH"
@@ -68,7 +68,7 @@ def id_pattern(prefixes: frozenset[str] | tuple[()]) -> re.Pattern[str]:
 
     prefixes: Prefixes in the knowledge bases. A space may replace the colon after the prefixes in
         `KEY_OF_PREFIX`, as in "HPO 0001250" and "MeSH ID: D000795". All other prefixes must begin
-        with a capital, and be followed by at least four digits.
+        with a capital and be followed by at least four digits.
     """
     spelled = {form for p in prefixes for form in (p, p.upper(), p.lower(), p.title())}
     listed = "|".join(map(re.escape, sorted(filter(None, spelled), key=lambda p: (-len(p), p))))

@@ -44,7 +44,7 @@ _EDIT_COUNTS = (
 
 
 def _mapping_options() -> type:
-    """Return a dataclass with an option for each mapping format, hidden if not installed."""
+    """Return a dataclass with one option per mapping format, hidden if the format is missing."""
     missing = missing_names(MAPPINGS)
     help = "Add exact mappings of concepts as cross-references; repeatable."
     formats: Any = [
@@ -69,12 +69,12 @@ def add(
     sources: Annotated[list[Path] | None, Argument(metavar="SOURCE", help=SOURCES_HELP)] = None,
     json_file: console.Json = None,
 ) -> None:
-    """Add the concepts of one or several sources, or mappings, to a knowledge base.
+    """Add mappings, or the concepts of one or more sources, to a knowledge base.
 
     Existing entries are kept. An existing concept receives the names, types and parents that it
     lacks, and a definition if it has none; its preferred name is kept. A record with a retired id
     is merged into the concept that replaced the id. A current id is not retired, even if a source
-    retires it: use `bioel kb retire`.
+    retires it; use `bioel kb retire` for that.
 
     All columns are rewritten, in seconds for half a million names, and replaced in one step.
     Vectors are kept: `bioel kb encode` encodes only the new names. The command waits for other
@@ -133,7 +133,7 @@ def edit(
     prefix: console.Prefix = "",
     json_file: console.Json = None,
 ) -> None:
-    """Change the names of one concept of a knowledge base.
+    """Change the names of one concept in a knowledge base.
 
     Names are compared ignoring case and punctuation. A renamed concept keeps its old name as a
     synonym. --rename "new name" --remove "old name" also removes the old name. If any change is
@@ -163,7 +163,7 @@ def retire(
     ] = "",
     pairs: Annotated[
         Path | None,
-        Option(metavar="FILE.tsv", help="Ids to retire: old id, tab, current id per line."),
+        Option(metavar="FILE.tsv", help="Ids to retire, one per line: old id, tab, current id."),
     ] = None,
     prefix: console.Prefix = "",
     json_file: console.Json = None,

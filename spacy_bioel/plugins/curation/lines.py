@@ -55,7 +55,7 @@ _KEY_OF_VALUE = re.compile(r"(?:.*:|[^=]{1,80}=)", re.S)
 _CONTENT = re.compile(r"[^\W_](?:.*[^\W_])?[)\],.;]*", re.S)
 _REPEATED_MARKS = re.compile(r"(.{2,40}?)\1+")
 _NOT_SPACES = re.compile(r"\S+")
-# Words that mark running text: a line with one is more than a name and an id.
+# Words that mark running text: a line with one of these has more than a name and an id.
 _PROSE = re.compile(
     r"\b(?:is|are|was|were|as|see|use[ds]?|has|have|had|the|this|that|which|under|by|from|code[sd]?)\b",
     re.I,
@@ -119,7 +119,7 @@ def _names_at(line: str, left: int, start: int, end: int, right: int) -> tuple[l
     skipped = _NAME_LABEL.match(line, skipped, right).end()  # type: ignore[union-attr]
     clause_end = _CLAUSE.match(line, skipped, right).end()  # type: ignore[union-attr]
     after = _names(line, skipped, clause_end, first=_MAX_WORDS)
-    # Require the words to be a name only if the line has no others.
+    # Require these words to be a name only if the line has no other words.
     rest = line[clause_end if after else end :].strip(_AROUND_NAMES + ".)]}")
     is_whole = bool(before) != bool(after) and not left and not rest
     words = line[first:stop] if before else line[skipped:clause_end]
@@ -147,7 +147,7 @@ def _names(line: str, start: int, end: int, *, first: int = 0, last: int = 0) ->
 
 
 class _SplitLine(NamedTuple):
-    """A line, its marks without the words, and its parts: ids and possible names."""
+    """A line, the marks between its words, and its parts (ids and possible names)."""
 
     cell: Cell
     marks: str

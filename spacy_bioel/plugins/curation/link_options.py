@@ -24,13 +24,13 @@ class VocabularyOptions(LinkOptions):
     """The option that replaces ids with another vocabulary's ids."""
 
     vocabulary: Annotated[
-        str, Option("--as", help="Write ids as the first cross-reference to this vocabulary.")
+        str, Option("--as", help="Write each id as its first cross-reference to this vocabulary.")
     ] = ""
 
     def change(
         self, linked: Iterable[LinkedText], nlp: Language, run: LinkRun
     ) -> Iterable[LinkedText]:
-        """Replace link ids. RAISES BioelError: [B072] no linker, [B609] as in `LinksAs`."""
+        """Replace link ids. RAISES BioelError: [B072] without a linker, [B609] as in `LinksAs`."""
         from spacy_bioel.loading import require_linker
         from spacy_bioel.plugins.curation.mappings import LinksAs
 

@@ -39,7 +39,7 @@ _PREFIXES = {
 def read_sssom(path: StrPath, kb: KnowledgeBase, left_out: Counter[str]) -> Iterator[Concept]:
     """Yield knowledge base concepts with a file's exact mappings as cross-references.
 
-    left_out (Counter): Counts the mappings that are left out, by reason.
+    left_out (Counter): Counts the mappings that are skipped, by reason.
     RAISES BioelError: [B128] if a column is missing, [B510] if a row has the wrong number of cells.
     """
     addresses: dict[str, str] = {}
@@ -52,7 +52,7 @@ def read_sssom(path: StrPath, kb: KnowledgeBase, left_out: Counter[str]) -> Iter
                 addresses[match[1]] = match[2]
 
     def in_full(id: str) -> str:
-        """Give an id its usual prefix if the file maps its prefix to a known address."""
+        """Normalise an id's prefix if the file maps that prefix to a known address."""
         prefix, _, local = id.partition(":")
         found = split_id(addresses[prefix] + local) if prefix in addresses else None
         return ":".join(found) if found and not _NOT_LOCAL.search(found[1]) else id
@@ -79,7 +79,7 @@ def read_sssom(path: StrPath, kb: KnowledgeBase, left_out: Counter[str]) -> Iter
 def sssom_lines(kb: KnowledgeBase, left_out: Counter[str]) -> list[str]:
     """Return the lines of an SSSOM file with all concepts' cross-references.
 
-    left_out (Counter): Counts, by prefix, the cross-references that are left out because they or
+    left_out (Counter): Counts, by prefix, the cross-references that are skipped because they or
         the concept's id are not CURIEs.
     """
     rows, lines, prefixes = np.arange(len(kb)), [table_line(_SSSOM_COLUMNS, "\t")], set[str]()

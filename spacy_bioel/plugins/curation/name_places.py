@@ -27,7 +27,7 @@ _MARKED = 0.6  # bonus for a place that the record itself marks as the name
 _MIN_SCORE = 0.5  # minimum score of a place: the mean value of its texts minus its cost
 _MIN_RECORDS = 3  # fewer records do not establish a layout, unless a name agrees with its id
 _N_LIKE = 100  # number of ids sampled to see which vocabularies are mixed
-_N_RIVALS = 60  # number of places compared to find ones with the same texts
+_N_RIVALS = 60  # number of places compared to find those with the same texts
 _COST = {"before": 0.0, "after": 0.01, "cell": 0.0, "sentence": 0.02, "key": 0.02}
 
 
@@ -117,7 +117,7 @@ class NamePlaces:
         return value or NAMES * any(self._known.get((id, cell.text)) for id in others)
 
     def _name_at(self, entry: Entry, place: NamePlace) -> Cell | None:
-        """Return the first text at a place that is a name, or the likeliest text if none is."""
+        """Return the first of a place's texts that is a name, or the likeliest text if none is."""
         cells = entry.texts.get(place, ())
         return next((cell for cell in cells if self._value(entry, cell)), next(iter(cells), None))
 

@@ -71,7 +71,7 @@ def named_pair(id: Cell, name: Cell | None) -> Pair:
 
 
 class Meaning(NamedTuple):
-    """A concept, and the similarity (up to 1) of its best name to the name in a pair."""
+    """A concept, and how similar (up to 1) its closest name is to the name in a pair."""
 
     id: str
     name: str

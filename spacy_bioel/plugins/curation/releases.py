@@ -216,7 +216,7 @@ def migrated_lines(
     """Yield each annotation line with moved ids replaced, its ids' outcomes, and a repeat count.
 
     The rest of a line is unchanged. If several ids of a link become the same id, it is written
-    once; the count is the number of ids that are left out.
+    once; the count is the number of ids that are dropped.
 
     columns (Mapping): Column of "id" in a table; empty: the header decides.
     RAISES BioelError: [B128] if a column is missing, [B262] if a column number is out of range.

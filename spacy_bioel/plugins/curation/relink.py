@@ -89,7 +89,7 @@ def relinked(
 
 
 def _check_links(links: Any, old: KnowledgeBase, new: KnowledgeBase, where: str) -> None:
-    """Check that links were made with only the old release, and written with default options."""
+    """Check that links were made using only the old release and written with default options."""
     others, ids = set[str](), list[str]()
     try:
         for link in links:

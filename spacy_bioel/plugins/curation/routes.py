@@ -1,4 +1,4 @@
-"""Offer the id check in a service: the /check route, and the check_ids tool for agents."""
+"""Serve the id check: the /check route, and the check_ids tool for agents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CheckRequest(BaseModel):
 
 
 class MeaningOut(BaseModel):
-    """A concept that an id or a name refers to, with its preferred name and its similarity."""
+    """A concept that an id or a name refers to, with its preferred name and a similarity score."""
 
     id: str
     name: str

@@ -50,7 +50,7 @@ def files_in(paths: Iterable[Path]) -> Iterator[Path]:
 def format_of_file(path: Path) -> str:
     """Return the format of a file: "text", "workbook", "csv", "tsv", "json", "yaml" or "obo".
 
-    In "tsv", quotes belong to the names.
+    In "tsv", quotes are part of the names.
     """
     format = _FORMAT_OF_SUFFIX.get(table_suffix(path), "text")
     return "tsv" if format == "csv" and separator_of(path) in UNQUOTED else format
@@ -113,7 +113,7 @@ def file_lines(path: Path, most: int = -1) -> Iterator[tuple[Place, str]]:
 
 
 def _obo_pairs(path: Path, lines: Lines, ids: re.Pattern[str]) -> Iterator[Pair]:
-    """Read an OBO file's terms, and the ids of other terms with names from comments."""
+    """Read an OBO file's terms, and other terms' ids with their names from comments."""
     for kind, stanza in obo_stanzas(path, lines):
         fields = [(line.partition(":"), place) for place, line in stanza]
         cells = [(f[0], Cell(f[2], place, len(f[0]) + 1).stripped()) for f, place in fields]

@@ -64,7 +64,7 @@ def row_entries(
     ids: re.Pattern[str],
     own_ids: Collection[int] = (),
 ) -> Iterator[Entry]:
-    """Read the ids that fill a row's cells, and the texts in its other cells.
+    """Read the ids in a row's id-only cells, and the texts in the other cells.
 
     own_ids (Collection): Columns of ids that do not belong to the words near them.
     """

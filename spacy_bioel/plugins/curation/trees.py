@@ -148,7 +148,7 @@ def tree_pairs(
 def _objects_in(
     stream: Iterator[Cell], first: Cell, path: str, found: _Object
 ) -> Iterator[_Object]:
-    """Fill the object that begins with event `first`, yielding its inner objects, then itself."""
+    """Fill the object that begins with event `first`; yield its inner objects, then the object."""
     if not first.name:  # a string alone
         found.keys.append(_NOTHING)
         found.values.append(first._replace(name=path).stripped())

@@ -1,1 +1,1 @@
-"""Commands that need gold documents: to evaluate, tune and train pipelines, and write cards."""
+"""Commands that use gold documents to evaluate, tune and train pipelines, and to write cards."""

@@ -30,7 +30,7 @@ class Bin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """Scores compared with the observed accuracy in each bin; empty bins are left out."""
+    """Scores compared with the observed accuracy in each bin; empty bins are omitted."""
 
     bins: tuple[Bin, ...]
 
@@ -56,7 +56,7 @@ def reliability(
     """Compare first candidates' scores with their accuracy, even if the link is NIL.
 
     A first candidate is right if a gold mention with the same offsets has this id and no other.
-    Predictions with several ids or without candidates are left out.
+    Predictions with several ids or without candidates are skipped.
 
     on_gold_borders (bool): Use only predictions with the same offsets as a gold mention.
     RAISES BioelError: [B080] if the numbers of documents differ.

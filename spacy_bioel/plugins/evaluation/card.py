@@ -1,7 +1,7 @@
 """`bioel card`: write a pipeline's model card (README.md, card.html, meta.json) from its scores.
 
-The scores come from `bioel evaluate`, for each protocol. Scores from the training loop are left
-out, because they were measured with other weights and thresholds. The template is
+The scores come from `bioel evaluate`, for each protocol. Scores from the training loop are
+excluded, because they were measured with other weights and thresholds. The template is
 `templates/card.md`; card.html is the same text with a chart of the scores.
 """
 
@@ -36,7 +36,7 @@ _CARD_SCORES = [
 
 
 class CorpusFacts(NamedTuple):
-    """A training corpus's title, licence and domain; "" if not stated."""
+    """A training corpus's title, licence and domain; "" if not given."""
 
     title: str = ""
     licence: str = ""
@@ -129,20 +129,20 @@ class Facts:
 def card(
     model: Annotated[Path, Argument(help="Pipeline folder; the card is written there.")],
     scores: Annotated[Path, Argument(help="Output of `bioel evaluate MODEL GOLD --json`.")],
-    name: Annotated[str, Option(help="Package name, without language; default: unchanged.")] = "",
+    name: Annotated[str, Option(help="Package name without language; default: unchanged.")] = "",
     version: Annotated[str, Option(help="Package version; default: unchanged.")] = "",
     author: Annotated[str, Option(help="Author of the pipeline.")] = "",
     corpus: Annotated[str, Option(help="Name of the training corpus.")] = "",
     licence: Annotated[str, Option(help="Licence of the corpus.")] = "",
     domain: Annotated[str, Option(help='Kind of text, e.g. "discharge letters".')] = "",
-    train: Annotated[Path | None, Option(help="Training documents, to count them.")] = None,
-    limit: Annotated[list[str] | None, Option(help="Another limit; repeatable.")] = None,
+    train: Annotated[Path | None, Option(help="Training documents to count for the card.")] = None,
+    limit: Annotated[list[str] | None, Option(help="A limitation to add; repeatable.")] = None,
     code: console.Code = None,
     replace: Annotated[bool, Option("--replace", help="Replace an existing README.md.")] = False,
 ) -> None:
-    """Write the model card of a tuned and evaluated pipeline: README.md, card.html and meta.json.
+    """Write the model card for a tuned and evaluated pipeline: README.md, card.html and meta.json.
 
-    The card states the corpus, the knowledge base with release, licence and fingerprint, scores by
+    The card gives the corpus, the knowledge base with release, licence and fingerprint, scores by
     protocol with n and 95 % intervals, thresholds, limits, and how the pipeline was made.
     card.html is the same card as a page, with a chart of the scores. `spacy package` puts all three
     files into the package. SCORES replace the training scores and losses that spaCy stores in
@@ -169,7 +169,7 @@ def card(
         console.show_note(warning)
     nlp = loading.load_model(str(model))
     meta = json.loads((model / "meta.json").read_text(encoding="utf8"))
-    if loading.finds_names(nlp):  # mentions found as KB names do not have gold labels
+    if loading.finds_names(nlp):  # mentions found by KB name lookup do not have gold labels
         rows = [row for row in rows if row["protocol"] != "mention"]
     linker, made = loading.find_linker(nlp), []
     if STEPS in meta:
@@ -231,7 +231,7 @@ def write_card(folder: Path, facts: Facts) -> None:
         PURPOSE=PURPOSE,
     )
     name, _, text = readme.removeprefix("# ").partition("\n")
-    # Values may contain Markdown, but no HTML or images, because these could be on another host.
+    # Values may contain Markdown, but no HTML or images, which could load from another host.
     markdown = MarkdownIt("js-default").disable("image")
     page = PAGES.get_template("card.html").render(
         title=name, card=markdown.render(text), scores=facts.shown

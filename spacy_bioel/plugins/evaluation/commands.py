@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 
 _DEFAULT_PROTOCOLS = ("mention", "end_to_end", "gold")
-_UNLABELLED_PROTOCOLS = ("mention_unlabelled", "end_to_end", "gold")  # If the pipeline is a KB.
+_UNLABELLED_PROTOCOLS = ("mention_unlabelled", "end_to_end", "gold")  # For a knowledge base.
 # Metrics shown for each label; all other metrics are shown only for all labels together.
 _LABEL_METRICS = ("f1", "accuracy@1")
-# Metrics left out of the table, because they can be derived from other metrics.
+# Metrics not shown in the table, because they can be derived from other metrics.
 _JSON_ONLY = ("accuracy@1_normalised", "accuracy@1_nil_ignored_normalised", "mrr_normalised")
 # Templates of the notes on a protocol's details, printed below the table.
 _DETAILS = {
@@ -104,10 +104,10 @@ def evaluate_command(
     preset: console.Preset = None,
     code: console.Code = None,
     gpu_id: console.GpuId = -1,
-    seed: Annotated[int, Option(help="Seed of the bootstrap.")] = 0,
+    seed: Annotated[int, Option(help="Seed for the bootstrap.")] = 0,
     names_alone: Annotated[
         bool,
-        Option("--names-alone", help="Also show scores with the knowledge base only (baseline)."),
+        Option("--names-alone", help="Also show baseline scores (knowledge base only)."),
     ] = False,
     xrefs: Annotated[
         bool,
@@ -154,7 +154,7 @@ def evaluate_command(
     scores = measuring.score_links(nlp, texts, links, protocols, seed=seed)
     baseline: dict[tuple[str, str], float] = {}
     if names_alone:
-        # Mentions found as knowledge base names do not have gold labels.
+        # Mentions found by looking up knowledge base names do not have gold labels.
         comparable = {name: rules for name, rules in protocols.items() if name != "mention"}
         baseline = measuring.measure_kb_only(nlp, texts, comparable, track=console.track)
     about = {
@@ -219,8 +219,8 @@ def _show_scores(
     """Print the score table and the notes below it.
 
     unlabelled (Collection[str]): Protocols whose links have no labels. Their per-label rows would
-        be zero, so they are left out.
-    more (Mapping): Additional columns, for all labels together; empty columns are left out.
+        be zero, so they are not shown.
+    more (Mapping): Additional columns, for all labels together; empty columns are not shown.
     """
     more = {name: values for name, values in more.items() if values}
     rows = []

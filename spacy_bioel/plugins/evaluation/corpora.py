@@ -59,9 +59,9 @@ def check_command(
 
     The table counts the mentions of each label, the gold ids that the knowledge base has, and the
     ids and strings in DEV that TRAIN lacks. All faults are listed. The exit status is 1 if training
-    makes no sense: no mentions or no ids, fewer than half of the ids in the knowledge base, most
-    offsets inside words, DEV and TRAIN with the same documents or without a common label. The page
-    of --html also shows the lengths of documents and mentions, and what TRAIN lacks by label.
+    would be pointless: no mentions or no ids, fewer than half of the ids in the knowledge base,
+    most offsets inside words, documents that are in both DEV and TRAIN, or no label in common. The
+    --html page also shows the lengths of documents and mentions, and what TRAIN lacks by label.
 
     Example: `bioel corpus check train.pubtator dev.pubtator --kb kb/mine --prefix MESH`
     """

@@ -40,7 +40,7 @@ class CorpusSummary:
     strings: Normalised strings of the mentions, by label.
     lengths, mention_lengths: Number of documents, and of mentions, by length in tokens.
     documents: Id of the first document with each text, by the text's digest. Texts that consist of
-        one mention are left out, because corpora of phrases repeat them.
+        one mention are skipped, because corpora of phrases repeat them.
     """
 
     path: str
@@ -112,7 +112,7 @@ def _count_mentions(summary: CorpusSummary, text: AnnotatedText, nlp: Language) 
 
 
 def _is_inside_word(text: str, border: int) -> bool:
-    """Return whether an offset is between digits or cased letters (so not Chinese characters)."""
+    """Return whether an offset is between two digits or cased letters (so not Chinese ones)."""
     around = text[border - 1 : border + 1] if border else ""
     return len(around) == 2 and all(c.isdigit() or c.lower() != c.upper() for c in around)
 
@@ -120,7 +120,7 @@ def _is_inside_word(text: str, border: int) -> bool:
 def describe(
     summary: CorpusSummary, kb: KnowledgeBase, train: CorpusSummary | None = None
 ) -> dict[str, float]:
-    """Return the table rows for a corpus, including a comparison with `train` if it is passed."""
+    """Return the table rows for a corpus, including a comparison with `train` if given."""
     rows: dict[str, float] = {title: summary.counts[title] for title in COUNTS}
     for label, ids in sorted(summary.ids.items()):
         known, name = KnownIds.of(kb, ids), label or "no label"

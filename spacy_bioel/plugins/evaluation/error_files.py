@@ -79,7 +79,7 @@ def report_errors(
     labels (bool): Whether the pipeline uses the gold labels.
     RETURNS (int): Number of errors.
     """
-    is_given = False not in links  # `links` is keyed by whether the mentions were given
+    is_given = False not in links  # key: whether the linker was given the gold mentions
     predicted, knowledge = links[is_given], None if linker is None else knowledge_of(linker)
     has_labels = any(mention.label for text in texts for mention in text.mentions)
     labels = labels and has_labels and not is_given

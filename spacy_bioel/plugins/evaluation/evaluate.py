@@ -71,7 +71,7 @@ def evaluate_links(
     """Score predicted links against gold mentions.
 
     gold (Sequence[AnnotatedText]): The gold documents. If a document lists the labels that it
-        annotates, links with other labels are left out.
+        annotates, links with other labels are ignored.
     predicted (Sequence[Sequence[Link]]): The links of each document. For the "gold" and
         "gold_any" protocols, they must be predictions on the gold mentions.
     protocols (Iterable[str]): Names in PROTOCOLS, or aliases.
@@ -79,12 +79,12 @@ def evaluate_links(
     in_kb (Callable[[str], bool] | None): Whether the KB contains a canonical id. Gold mentions
         with other ids count as wrong; if `in_kb` is passed, the details count these mentions:
         `missing_from_kb` (none of the ids is in the KB) and `partly_missing_from_kb`.
-    max_candidates (int): Maximum number of candidates per mention. Recall at a greater k is left
-        out, because it would be the same as recall at this number.
+    max_candidates (int): Maximum number of candidates per mention. Recall at a greater k is
+        omitted, because it would be the same as recall at this number.
     per_label (bool): Also measure each label separately.
     seed (int): Seed of the bootstrap over documents.
     RETURNS (list[Figure]): By protocol, then label (all labels first), then metric; metrics
-        that have no items to count are left out.
+        that have no items to count are omitted.
     RAISES BioelError: [B080] if the numbers of documents differ, [B081] if a protocol is unknown.
     """
     chosen = [get_protocol(name) for name in protocols]
@@ -287,7 +287,7 @@ def find_errors(
     """Find the errors in all documents, ordered by document and offsets.
 
     gold (Sequence[AnnotatedText]): If a document lists the labels that it annotates, links with
-        other labels are left out.
+        other labels are ignored.
     knowledge (GoldLookup | None): Lookup for ids; None: nothing was linked, so ids are ignored.
     labels (bool): Whether labels are compared.
     given (bool): Whether the linker was given the gold mentions; if so, mentions that were widened

@@ -35,7 +35,7 @@ STARTS = "starts"  # key in the pipeline's meta: the label that each label start
 _READER = "spacy-bioel.Corpus.v1"
 _MAX_DOCUMENTS = 200  # number of documents searched for mentions to compare labels
 _MIN_TAUGHT = 0.02  # minimum probability for learning a span from the pipeline itself
-_MIN_OVERLAP = 0.5  # Minimum share of tokens in which a gold and a found mention overlap.
+_MIN_OVERLAP = 0.5  # Minimum token overlap, as a share of the longer mention.
 # Corpus labels for each usual label, as normalised by `_meaning`.
 _SAME_MEANINGS = {
     "chemical": {"drug", "simplechemical", "chemicalentity", "compound", "medication"},
@@ -48,7 +48,7 @@ _MEANINGS = {name: meaning for meaning, names in _SAME_MEANINGS.items() for name
 
 
 class Start(NamedTuple):
-    """The pipeline label that a corpus label starts from (None if none does), and the reason."""
+    """The pipeline label that a corpus label starts from (None: from scratch), and the reason."""
 
     label: str | None
     reason: str
@@ -62,7 +62,7 @@ def create_fine_tune_v1(
     label_types: dict[str, list[str]] = {},  # noqa: B006
 ) -> Callable[[Language], None]:
     """Registered as `spacy-bioel.FineTune.v1`, for `[initialize.before_init]`: adapts the pipes
-    that a config takes over with `source` to its training documents' labels and ids.
+    sourced by a config (`source`) to the labels and ids of its training documents.
 
     Each label of the documents starts from a label of the pipeline: the label with the same name or
     meaning ("Drug": Chemical), or else the label that the pipeline gives to most of its mentions.
@@ -91,9 +91,9 @@ def _adapt(
     kb: KbSetting | None,
     label_types: Mapping[str, list[str]],
 ) -> None:
-    """Adapt the pipes. RAISES BioelError: [B573] if there are none, [B051] without gold mentions,
-    [B576] if dev and train share no label, [B575] if `kb` names an unknown label; the same
-    errors as `choose_starts` and `Linker.set_kb`."""
+    """Adapt the pipes. RAISES BioelError: [B573] if there are none, [B051] if there are no gold
+    mentions, [B576] if dev and train share no label, [B575] if `kb` names an unknown label; and
+    the errors of `choose_starts` and `Linker.set_kb`."""
     # `spacy debug data` creates an optimizer without resolving the variables in its settings.
     nlp.config["training"]["optimizer"] = nlp.config.interpolate()["training"]["optimizer"]
     taken_over = nlp.meta.get("_sourced_vectors_hashes", {})  # names of sourced pipes
@@ -168,8 +168,8 @@ def _read_corpora(nlp: Language) -> list[list[Example]]:
 def _count_found(
     detector: MentionDetector, examples: Sequence[Example]
 ) -> dict[str, Counter[str | None]]:
-    """Count each label's gold mentions by the label that the detector gives them, or by None if
-    the detector does not find them."""
+    """Count each label's gold mentions by the label that the detector gives them, or None if it
+    does not find them."""
     counts: dict[str, Counter[str | None]] = defaultdict(Counter)
     predicted = detector.predict([example.predicted for example in examples])
     for example, spans in zip(examples, predicted, strict=True):
@@ -240,7 +240,7 @@ def _start_of(
 
 
 def _meaning(label: str) -> str:
-    """Normalise a label: lower-case it, strip separators and the plural, and resolve synonyms."""
+    """Normalise a label: lower-case it, strip separators and a final "s", and resolve synonyms."""
     name = re.sub(r"[\W_]+", "", label).lower().removesuffix("s")
     return _MEANINGS.get(name, name)
 

@@ -248,8 +248,8 @@ def judge_names(
     return judged
 
 
-# Strength of the prior: if a weight differs from the prior by one, this costs as much as a log-loss
-# of one on each of this many mentions.
+# Strength of the prior: a weight that differs from the prior by one costs as much as a log-loss of
+# one on each of this many mentions.
 _PRIOR_MENTIONS = 80.0
 _MAX_MENTIONS_TO_CHOOSE_PRIOR = 1000
 

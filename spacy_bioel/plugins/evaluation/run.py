@@ -1,4 +1,4 @@
-"""Run a pipeline on gold documents' bare text or gold mentions, and measure it."""
+"""Run a pipeline on the bare text or gold mentions of gold documents, and measure it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def ids_by_xrefs(kb: KnowledgeBase) -> Callable[[str], str]:
 
 
 def with_ids_by_xrefs(texts: Texts, kb: KnowledgeBase) -> list[AnnotatedText]:
-    """Replace gold ids with knowledge base concepts (see `ids_by_xrefs`).
+    """Replace gold ids with the ids of knowledge base concepts (see `ids_by_xrefs`).
 
     RAISES BioelError: [B630] if the knowledge base has no cross-references.
     """
@@ -88,7 +88,7 @@ def check_gold(texts: Texts, linker: Linker | None, path: Path) -> None:
     """Check that a pipeline can be measured on gold documents.
 
     Warns [W340] if the linker's knowledge base has fewer than half of the gold ids, [W372] if there
-    are none.
+    are no gold ids.
 
     RAISES BioelError: [B076] if there are no gold mentions, [B077] if the knowledge base has none
         of the gold ids.
@@ -163,7 +163,7 @@ def score_links(
 def measure_kb_only(
     nlp: Language, texts: Texts, chosen: Protocols, *, track: Track = untracked
 ) -> dict[tuple[str, str], float]:
-    """Measure a baseline that uses only the knowledge base, with the bare-text protocols."""
+    """With the bare-text protocols, measure a baseline that uses only the knowledge base."""
     baseline = dictionary_pipeline("")
     require_linker(baseline).set_kb(require_linker(nlp).kb)
     bare = {name: one for name, one in chosen.items() if not one.given_mentions}

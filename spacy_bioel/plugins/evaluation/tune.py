@@ -107,7 +107,7 @@ class Choice:
 
 
 class Prepared:
-    """Development documents, already processed by all pipes before the first one to tune.
+    """Development documents, already processed by all pipes that precede the first one to tune.
 
     texts (Texts): Gold documents.
     spans (list[list[ScoredSpan]]): Spans that the detector scored in each document; [] without one.
@@ -401,8 +401,8 @@ def tune_pipeline(nlp: Language, texts: Texts, *, track: Track = untracked) -> T
 
     nlp (Language): A pipeline with a detector, a linker, or both.
     texts (Texts): Gold documents that the pipeline was not trained on.
-    RAISES BioelError: [B232] if there is neither pipe, [B040] if a linker needs SciPy and it is not
-        installed.
+    RAISES BioelError: [B232] if the pipeline has neither, [B040] if a linker needs SciPy but it is
+        not installed.
     """
     linker, detector = find_linker(nlp), find_detector(nlp)
     if linker is None and detector is None:

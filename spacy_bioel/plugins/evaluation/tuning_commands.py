@@ -42,7 +42,7 @@ def train_command(
     prefix: console.Prefix = "",
     code: console.Code = None,
 ) -> None:
-    """Train a pipeline further on your documents, and keep labels that the documents lack.
+    """Train a pipeline further on your documents, and keep the labels that they lack.
 
     Labels that MODEL has, perhaps under another name, are trained further; new labels are learned
     from your documents. Mentions are added to the alias table; the name encoder is not trained.

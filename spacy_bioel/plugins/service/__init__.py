@@ -1,4 +1,4 @@
-"""Serve a pipeline: over HTTP for programs and people, and over MCP for agents."""
+"""Serve a pipeline to programs and people over HTTP, and to agents over MCP."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class Limits:
     """Service limits, defined here so that `--help` can show them without the `serve` extra.
 
     body_bytes (int): Bytes in a request body.
-    waiting_bytes (int): Bytes in the bodies of all requests in progress. A request on its own may
-        have up to `body_bytes`.
+    waiting_bytes (int): Bytes in the bodies of all requests in progress. If there is only one
+        request, it may have up to `body_bytes`.
     texts (int): Texts per request.
     characters (int): Characters per text.
-    seconds (float): Seconds per request, from its first byte to its answer.
+    seconds (float): Seconds per request, from its first byte to the response.
     deadline (float): Seconds to link a text.
     """
 

@@ -106,7 +106,7 @@ class TextIn(_Strict):
 
 
 def _describe_text(schema: dict[str, Any]) -> None:
-    """Describe in the schema that a request has "texts" or, for a single text, "text"."""
+    """Specify in the schema that a request has "texts" or, for a single text, "text"."""
     schema["properties"]["text"] = schema["properties"]["texts"]["items"]
     schema["oneOf"] = [{"required": ["text"]}, {"required": ["texts"]}]
     schema["additionalProperties"] = False
@@ -195,7 +195,7 @@ class LinkAnswer(BaseModel):
 
 
 class ConceptOut(BaseModel):
-    """A concept of the knowledge base."""
+    """A concept in the knowledge base."""
 
     id: str = Field(description="The current id, if a retired id was requested")
     name: str = Field(description="The preferred name")
@@ -239,7 +239,7 @@ class ModelInfo(BaseModel):
 
 
 class Info(BaseModel):
-    """The pipeline, versions and knowledge bases that answers depend on, and the limits."""
+    """The pipeline, versions and knowledge bases that results depend on, and the limits."""
 
     model: ModelInfo
     versions: dict[str, str]
@@ -342,7 +342,7 @@ def _add_api(app: FastAPI, service: Service, limits: Limits) -> None:
 def _add_others(app: FastAPI, service: Service, limits: Limits, posted: Any) -> None:
     """Add routes from other packages; an unusable route responds with the reason.
 
-    A request with a list `texts` may have `text` instead, and has the same limits as for /link.
+    Requests that take a list `texts` may have `text` instead, with the same limits as for /link.
     """
 
     def add(name: str, function: Callable[..., Any]) -> None:

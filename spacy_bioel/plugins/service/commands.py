@@ -1,4 +1,4 @@
-"""`bioel serve` and `bioel mcp`: serve a pipeline over HTTP, and over MCP for agents."""
+"""`bioel serve` and `bioel mcp`: serve a pipeline over HTTP, or over MCP for agents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def serve(
     code: console.Code = None,
     gpu_id: console.GpuId = -1,
     host: Annotated[
-        str, Option(help="Address to listen on. Put a proxy that authenticates in front of it.")
+        str, Option(help="Address to listen on. Put an authenticating proxy in front of it.")
     ] = "127.0.0.1",
     allowed_host: Annotated[
         list[str] | None,
@@ -42,14 +42,14 @@ def serve(
         int, Option(min=1, help="Maximum number of texts per request.")
     ] = _DEFAULT_LIMITS.texts,
     max_characters: Annotated[
-        int, Option(min=1, help="Maximum characters per text.")
+        int, Option(min=1, help="Maximum number of characters per text.")
     ] = _DEFAULT_LIMITS.characters,
     timeout: Annotated[
-        float, Option(min=0.1, help="Maximum seconds per request, including its waiting time.")
+        float, Option(min=0.1, help="Maximum seconds per request, including waiting time.")
     ] = _DEFAULT_LIMITS.seconds,
     workers: Annotated[
         int | None,
-        Option(min=1, help="Worker processes; default: one for each core, or one on a GPU."),
+        Option(min=1, help="Number of worker processes; default: one per core, or one on a GPU."),
     ] = None,
     deadline: Annotated[
         float, Option(min=0.1, help="Maximum seconds to link a text.")
@@ -57,8 +57,8 @@ def serve(
 ) -> None:
     """Link texts over HTTP, with an API for programs and a page for people.
 
-    The page is at /. Programs use /link, /concepts/ID, /search?q=WORDS and /info, which
-    /openapi.json describes, and /docs as a page. Monitoring uses /livez, /readyz and /metrics.
+    The page is at /. Programs use /link, /concepts/ID, /search?q=WORDS and /info, described in
+    /openapi.json and on the page /docs. Monitoring uses /livez, /readyz and /metrics.
 
     There is no authentication. Allowed Host headers: localhost, --host, any IP address, and each
     --allowed-host, such as a proxy's name.

@@ -19,7 +19,7 @@ from spacy_bioel.registered import NOUNS, load_registered, refuse_twice, registe
 
 
 def runs_in_worker(function: Callable[..., Any]) -> bool:
-    """Return whether a function takes a pipeline. RAISES TypeError: If it takes no KB either."""
+    """Whether a function takes a pipeline, not a KB. RAISES TypeError: If it takes neither."""
     first = next(iter(get_type_hints(function).values()), None)
     if first not in (Language, KnowledgeBase):
         raise TypeError(f"the type of its first parameter is {first!r}")

@@ -1,6 +1,6 @@
 """MCP tools for agents: link texts, find concepts, and call tools from other packages.
 
-Answers are short, because an agent reads each answer in full.
+Results are short, because agents read them in full.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ from spacy_bioel.plugins.service.worker import Answer
 
 _SERVER_LOGGER = logging.getLogger("uvicorn.error")
 _MAX_MESSAGE_LENGTH = 500  # a message may quote the request.
-# HTTP status for each error code; any other error is an internal one (500).
+# HTTP status for each error code; all other codes are internal errors (500).
 _STATUS_OF_CODES = {
     **{"B337": 404, "B637": 404, "B386": 422, "B387": 503, "B563": 503},
     # Errors in functions from other packages.
@@ -118,7 +118,7 @@ def _on_bioel_error(_: Request, error: BioelError) -> JSONResponse:
     code = str(error)[1:5]
     if code in _STATUS_OF_CODES:
         return _response(_STATUS_OF_CODES[code], str(error))
-    # Only log the message, because its file names and commands are for the administrator.
+    # Only log the message, because its file names and commands are meant for the administrator.
     _SERVER_LOGGER.error("%s", error)
     return _response(500, ServiceErrors.B392.format(error=f"Error {code}"))
 
@@ -186,7 +186,7 @@ UNLIMITED_PATHS = ("/livez", "/readyz", "/metrics")
 
 
 class LimitRequests:
-    """ASGI middleware that refuses requests that are too large, too slow, or too many at once."""
+    """ASGI middleware that limits each request's size and time, and the total size in progress."""
 
     def __init__(self, app: ASGIApp, *, limits: Limits) -> None:
         self.app = app

@@ -84,7 +84,7 @@ def run_server(
         create_app(service, limits, hosts=hosts),
         limit_concurrency=max_connections,
         ws="none",
-        backlog=max(1, max_connections // 4),  # accepted together, before any is handled
+        backlog=max(1, max_connections // 4),  # connections accepted at once, before any is handled
         lifespan="off",
         log_level="error",  # lower levels log each invalid request
         access_log=False,  # paths contain search terms

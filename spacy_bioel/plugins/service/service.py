@@ -33,14 +33,14 @@ Values = dict[str, Any]  # A JSON object.
 
 # Longer texts gain nothing from batching, and might hold up a batch until its deadline.
 _MAX_CHARACTERS_IN_BATCH = 10_000
-_RETRY_SECONDS = 5.0  # delay before another attempt to start a worker
+_RETRY_SECONDS = 5.0  # delay before the next attempt to start a worker
 
 
 @dataclass(eq=False, slots=True)
 class _Request:
     """The jobs that one caller is waiting for.
 
-    waiting (deque[int]): Positions of jobs that are not in a batch or done.
+    waiting (deque[int]): Positions of jobs that are neither in a batch nor done.
     suspects (set[int]): Positions of jobs to link alone, because their batch was lost.
     answers (dict): Position -> fingerprint of the knowledge base ("" if none was used), and answer.
     """
@@ -52,7 +52,7 @@ class _Request:
     future: Future[list[Answer]] = field(default_factory=Future)
 
     def is_alone(self, position: int) -> bool:
-        """Return whether a job gets its own batch, because it may be slow."""
+        """Return whether a job may be slow, and so gets its own batch."""
         job = self.jobs[position]
         is_long = isinstance(job, Call) or job.n_characters > _MAX_CHARACTERS_IN_BATCH
         return is_long or position in self.suspects
@@ -73,7 +73,7 @@ class _Request:
             self.future.set_result([self.answers[i][1] for i in range(len(self.jobs))])
 
 
-_Batch = list[tuple[_Request, int]]  # requests, each with a job's position
+_Batch = list[tuple[_Request, int]]  # requests, each with the position of one of its jobs
 
 
 class Service:
@@ -84,11 +84,11 @@ class Service:
     not wait for a large one to finish.
 
     If a worker process dies or exceeds the deadline, its texts are linked again, each alone. Long
-    texts are always alone.
+    texts are always linked alone.
 
     load (Callable): Returns the pipeline; picklable for worker processes.
     max_characters (int): Characters per text. A longer text fails; other texts are not affected.
-    n_workers (int): Worker processes, or 0 for one thread of this process without a deadline.
+    n_workers (int): Number of worker processes; 0: one thread of this process, without a deadline.
     deadline (float): Seconds to link a batch or a text in a worker process.
     """
 
@@ -170,8 +170,8 @@ class Service:
     def submit(self, jobs: Sequence[Job | Call]) -> Future[list[Answer]]:
         """Queue texts or a call, and return a future for the answers in the same order.
 
-        RETURNS (Future): The answers. If it is cancelled, its texts are dropped. Its exception is
-            an error raised while loading or linking.
+        RETURNS (Future): The answers. Cancelling the future drops its texts. Its exception is an
+            error raised while loading or linking.
         """
         request = _Request(jobs, deque(range(len(jobs))))
         with self._changed:
@@ -354,7 +354,7 @@ class Service:
         """Call another package's function with a pipeline.
 
         RETURNS (bytes): The value that the function returns, as JSON.
-        RAISES BioelError: The error of the function; [B560] or [B561] if its worker was lost; the
+        RAISES BioelError: The function's own error; [B560] or [B561] if its worker was lost; the
             same errors as `link`.
         """
         (answer,) = await asyncio.wrap_future(self.submit([Call(function)]))
@@ -405,7 +405,7 @@ class Service:
         return self._kb
 
     def about(self) -> Values:
-        """Describe the model, versions and knowledge bases that answers depend on, as JSON values.
+        """Describe the model, versions and knowledge bases that results depend on, as JSON values.
 
         RAISES BioelError: [B387] while loading.
         """

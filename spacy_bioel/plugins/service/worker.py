@@ -61,7 +61,7 @@ class Job:
         return len(self.document[0] or "")
 
     def answer(self, linked: LinkedText) -> Answer:
-        """Build the answer from the linked text."""
+        """Build the `Answer` from the linked text."""
         row = to_row(linked, xrefs=self.xrefs, explain=self.explain)
         for link in row["links"] if not self.candidates else ():
             del link["candidates"]
@@ -70,7 +70,7 @@ class Job:
         return Answer(content.encode(), len(linked.links) - n_nil, n_nil, linked.error)
 
     def failed_answer(self, message: str) -> Answer:
-        """Build the answer for a text that was not linked; `message` comes from `Errors`."""
+        """Build the `Answer` for a text that was not linked; `message` comes from `Errors`."""
         code, _, message = message[1:].partition("] ")
         # Lone surrogates cannot be encoded, so replace them as in other rows.
         id = self.document[1] and self.document[1].encode("utf8", "replace").decode("utf8")
@@ -96,7 +96,7 @@ class Call:
         return Answer(content, 0, 0, None)
 
     def failed_answer(self, message: str) -> Answer:
-        """Build the answer for a call whose worker died; `message` comes from `Errors`."""
+        """Build the `Answer` for a call whose worker died; `message` comes from `Errors`."""
         return Answer(b"", 0, 0, Failure(message[1:5], message))
 
 
@@ -106,7 +106,7 @@ class Answer:
 
     row (bytes): Row as in `bioel link`, as JSON. The row of a failed text has an error. For a call,
         the value that the function returned.
-    n_linked, n_nil (int): Mentions with and without an id.
+    n_linked, n_nil (int): Number of mentions with and without an id.
     error (Failure | None): The error in the row.
     """
 
@@ -169,7 +169,7 @@ class LoadedPipeline:
         return setting_of(self.kb, places, before=self._linker.cfg["kb"])
 
     def set_kb(self, setting: KbSetting) -> None:
-        """Reopen a setting's knowledge bases. RAISES BioelError: As `Linker.set_kb`."""
+        """Reopen the knowledge bases in a setting. RAISES BioelError: As `Linker.set_kb`."""
         self._linker.set_kb(setting)
         list(link_texts(self._nlp, [(_WARM_UP_TEXT, None)]))
 
@@ -272,7 +272,7 @@ class WorkerProcess:
 def _work(
     _: UserCode, load: Callable[[], Language], connection: Connection, deadline: float
 ) -> None:
-    """Answer requests in a worker process, until the service exits."""
+    """Serve requests in a worker process until the service exits."""
     for name in _IGNORED_SIGNALS:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)

@@ -45,10 +45,10 @@ def link_frame(
     frame (DataFrame): One row per document.
     model (str): Folder of a pipeline or knowledge base, with a path that is valid on all workers,
         or the name of a pipeline package that is installed on all of them.
-    code (str | None): Python file that registers functions named by the pipeline, see
-        `loading.import_code`, with a path that is valid on all workers.
+    code (str | None): Python file that registers functions named in the pipeline's config (see
+        `loading.import_code`), with a path that is valid on all workers.
     text, id (str): Names of the columns; ids become strings.
-    batch_size (int): Documents per batch of the pipeline; results do not depend on it.
+    batch_size (int): Documents per pipeline batch; does not affect the results.
     RETURNS (DataFrame): One row per document with the schema `export.formats.row_schema`: id,
         text, links, error. A failed document has an error code and message instead of links.
     RAISES BioelError: [B191] if a column is missing, [B192] if pandas or pyarrow is not installed.
@@ -72,7 +72,7 @@ def link_file(
     """Link documents from Parquet or JSON lines, and write rows to a folder of part files.
 
     source (str): A .parquet or .jsonl file or folder on any file system that Spark supports, with
-        the columns "id" and "text". Ids that are missing in JSON lines stay null.
+        the columns "id" and "text". Ids missing from JSON lines stay null.
     target (str): A new .parquet or .jsonl folder, which gets its name only on success.
     RAISES BioelError: [B192] if pyspark is not installed, [B193] if Spark does not start, [B194] if
         the job fails, [B196] if a format is not supported, [B197] if the target exists; the same
