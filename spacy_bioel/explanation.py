@@ -316,7 +316,11 @@ def _get_candidates(span: Span) -> tuple[Candidate, ...]:
 
 @cache  # cached because `register_extensions` compares getters by identity
 def _getter_of_fact(name: str) -> Callable[[Span], Any]:
-    return lambda span: _stored_record(span).get("facts", {}).get(name)
+    return partial(_get_fact, name)  # not a closure: the `spawn` start method pickles extensions
+
+
+def _get_fact(name: str, span: Span) -> Any:
+    return _stored_record(span).get("facts", {}).get(name)
 
 
 def _get_declared(fact: str, read: Callable[[Any, str], Any], span: Span) -> Any:

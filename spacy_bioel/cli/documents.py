@@ -42,7 +42,7 @@ def link_command(
             help=f"MODEL: {console.MODEL} With a knowledge base, exact and similar names are "
             "found and linked without training. INPUT: text with one document per line, a folder "
             "of .txt or .txt.gz files with one document each, JSONL, CSV, TSV, XLSX or Parquet "
-            "with id and text, a corpus, or - for stdin.",
+            "with id and text, a corpus, or - for plain text on stdin.",
         ),
     ],
     options: console.GoldPlace,

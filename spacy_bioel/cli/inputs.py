@@ -36,6 +36,8 @@ from spacy_bioel.types import AnnotatedText
 STDIN = "-"
 _PLAIN, _WHOLE, _DOCBIN, _PARQUET = "text", "whole", "spacy", ".parquet"
 _ENCODING = "utf-8-sig"
+# The first line of JSON lines, or of a table with a column "text".
+_JSON_OR_HEADER = re.compile(r'(\[\s*)?\{.*"(text|data)"\s*:|(?=.*\btext\b)\w+([,;\t]\w+)+$')
 _MAX_COUNTED = 200_000  # maximum number of documents to count (takes about 20 seconds).
 # Formats other than plain text that are recognised in .txt files. Tables are not, because plain
 # text may contain tabs.
@@ -75,6 +77,8 @@ def stream_documents(
         return formats.read_parquet(source)
     if path.is_dir():
         return read_folder(path) if format in (None, _WHOLE) else _read_corpus(path, format)
+    if source == STDIN and format not in (None, _PLAIN, _WHOLE):
+        raise BioelError(Errors.B345)
     if source != STDIN and not path.is_file():
         raise BioelError(Errors.B101.format(path=source))
     if is_table:
@@ -87,8 +91,7 @@ def stream_documents(
         return _read_corpus(path, format)
     if (first := next(documents, None)) is None:
         raise BioelError(Errors.B142.format(source=_shown(source)))
-    is_json = re.match(CORPUS_FORMATS["jsonl"][1], first[0] or "")
-    if source == STDIN and format not in (_PLAIN, _WHOLE) and (format or is_json):
+    if source == STDIN and format is None and _JSON_OR_HEADER.match(first[0] or ""):
         raise BioelError(Errors.B345)
     return chain([first], documents)
 

@@ -229,8 +229,7 @@ def write_vectors(
             current = KnowledgeBase.open(kb.path)
             about: dict[str, Any] = {"fingerprint": fingerprint, "kb": current.fingerprint}
             about |= {"n": current.n_names, "dim": dim}
-            report = progress or (lambda n: None)
-            return _write_locked(transaction, current, encode, about, report)
+            return _write_locked(transaction, current, encode, about, progress or (lambda n: None))
     except OSError as error:
         raise BioelError(Errors.B182.format(path=kb.where, error=error)) from error
 

@@ -411,8 +411,7 @@ class CandidateGenerator:
         ranked |= dict(zip(pairs, candidates, strict=True))
         # Names skipped the search. Search for those whose label excludes all of their concepts.
         excluded = [pair for pair in pairs if not (also_names or ranked[pair])]
-        more = self._rank(excluded, also_names=("ngram", "dense")) if excluded else {}
-        return ranked | more
+        return ranked | (self._rank(excluded, also_names=("ngram", "dense")) if excluded else {})
 
 
 @cache

@@ -81,8 +81,7 @@ class Fusion:
         for name, weight in weights.items():
             if weight.shape != shapes.get(name, (n,)) or not np.isfinite(weight).all():
                 raise _invalid_weights(f"{name} of shape {weight.shape}")
-        bias = float(weights.pop("bias"))
-        return cls(bias=bias, **weights)
+        return cls(bias=float(weights.pop("bias")), **weights)
 
 
 @cache

@@ -108,8 +108,7 @@ def infer_by_torch(network: Callable[[Tensor, Tensor], Tensor], device: torch.de
 
     @torch.inference_mode()
     def infer(names: Sequence[list[int]]) -> FloatArray:
-        tensors = to_tensors(Pieces.of_rows(names), device)
-        return network(*tensors).float().cpu().numpy()
+        return network(*to_tensors(Pieces.of_rows(names), device)).float().cpu().numpy()
 
     return lambda names: np.concatenate(in_halves(infer, names))
 

@@ -81,9 +81,12 @@ def test_a_folder_of_texts(bioel, model, tmp_path):
     assert (one["id"], found_in(one)) == ("e", [("Narcan", "MESH:D009270")])
 
 
-def test_json_lines_are_not_read_from_stdin_as_text(bioel, model, monkeypatch):
-    for options, status in (([], 2), (["--format", "jsonl"], 2), (["--format", "text"], 0)):
-        line = io.BytesIO(b'{"id": "a", "text": "Narcan was given."}\n')
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(line))
+def test_json_lines_and_tables_are_not_read_from_stdin_as_text(bioel, model, monkeypatch):
+    json, table = b'{"id": "a", "text": "Narcan was given."}\n', b"id,text\na,Narcan was given.\n"
+    for lines, options, status in (
+        (json, [], 2), (json, ["--format", "jsonl"], 2), (table, [], 2),
+        (json, ["--format", "text"], 0), (b"Narcan, text\n", [], 0),
+    ):  # fmt: skip
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines)))
         result = bioel("link", model, "-", *options, status=status)
         assert ("[B345] Standard input is read as plain text" in result.err) == bool(status)
