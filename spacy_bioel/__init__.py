@@ -31,7 +31,7 @@ def load(
 
     The starter finds diseases, chemicals, genes, organisms, cell lines and variants, and links them
     to MeSH, NCBI Gene (human, mouse, rat, zebrafish, fly, worm, yeasts), NCBI Taxonomy and
-    Cellosaurus. The first document takes 20 to 60 seconds longer, once, because the bundled
+    Cellosaurus. The first document takes 15 to 60 seconds longer, once, because the bundled
     knowledge bases are built in the user's cache folder.
 
     model (str | Path): "starter", the folder or package name of a pipeline, or a knowledge base

@@ -40,8 +40,7 @@ class QuantizedVectors:
 
     vector = (256 * code + fine - 128) * scale. With the codes alone, singular and plural names
     change places in the results; with four extra bits, the nearest name differs for one query in a
-    thousand; with eight, for none. A search reads all codes, but the fine part only for its
-    candidates.
+    thousand; with eight, for none. A search reads all codes, but only its candidates' fine parts.
 
     codes (NDArray[int8]), fine (NDArray[uint8]): Possibly mapped. Shape (n, dim) each.
     scales (FloatArray): Possibly mapped. Shape (n,).
@@ -126,38 +125,36 @@ class ExactIndex:
         return best
 
 
-def _nearest(
-    vectors: QuantizedVectors, queries: FloatArray, most: int
-) -> tuple[IntArray, IntArray]:
+def _nearest(vectors: QuantizedVectors, queries: FloatArray, k: int) -> tuple[IntArray, IntArray]:
     """Find each query's rows with the highest inner products, sorted by query, then best first.
 
-    queries (FloatArray): Whole numbers. Shape (n_queries, dim).
-    most (int): Maximum number of rows for a query; the lower row wins ties.
+    queries (FloatArray): Integers. Shape (n_queries, dim).
+    k (int): Maximum number of rows for a query; the lower row wins ties.
     RETURNS (tuple): Query and row of each. Shape (n_found,) each.
     """
     codes, scales = vectors.codes, vectors.scales
     # NumPy is slow on matrices with short rows, so transpose if there are few queries.
     layout: Literal["C", "F"] = "C" if len(queries) < _MIN_COLUMNS else "F"
-    # The best rows score at least as high as the `most`-th best row in a sample.
+    # The best rows score at least as high as the k-th best row in a sample.
     sample = np.empty((len(queries), len(codes[::_STRIDE])), np.float32)
     for start, products in _products(codes[::_STRIDE], scales[::_STRIDE], queries, layout):
         sample[:, start : start + products.shape[1]] = products
     bound = np.full((len(queries), 1), -EXACT_LIMIT - 1, np.float32)
-    if sample.shape[1] >= most:
-        sample.partition(-most, axis=1)
-        bound = sample[:, [-most]]
+    if sample.shape[1] >= k:
+        sample.partition(-k, axis=1)
+        bound = sample[:, [-k]]
     query, row, score = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)
     for start, products in _products(codes, scales, queries, layout):
         found = np.flatnonzero((products >= bound).ravel(layout))
         new_query, new_row = np.unravel_index(found, products.shape, layout)
         query, row = np.append(query, new_query), np.append(row, new_row + start)
         score = np.append(score, products.ravel(layout)[found])
-        if start + products.shape[1] == len(codes) or query.size > _SPARE_ROWS * most * len(bound):
+        if start + products.shape[1] == len(codes) or query.size > _SPARE_ROWS * k * len(bound):
             order = np.lexsort((-score, query))  # stable, so the lower row wins ties
             place = np.arange(len(order)) - np.searchsorted(query[order], query[order])
-            full = order[place == most - 1]  # last row kept; later rows lose ties
+            full = order[place == k - 1]  # last row kept; later rows lose ties
             bound[query[full], 0] = np.nextafter(score[full], np.float32(np.inf))
-            order = order[place < most]
+            order = order[place < k]
             query, row, score = query[order], row[order], score[order]
     return query, row
 
