@@ -189,7 +189,7 @@ def linking_tables(rows: Rows) -> str:
     seeds = {title: seeds_of(pick(ours, {"corpus": c})) for c, title in CORPORA.items()}
     several = [f"{title}, mean of seeds {of}" for title, of in seeds.items() if "," in of]
     note = (
-        "Accuracy@1, any id right (folds: recall@1, mean ± standard deviation). "
+        "Accuracy@1, any id correct (folds: recall@1, mean ± standard deviation). "
         f"{'; '.join(['Seed 0', *several])}. Brackets: 95 % bootstrap intervals over documents. "
         f"Commands: `benchmarks/results/linking.json`. {rows[-1]['machine']}."
     )

@@ -31,7 +31,7 @@ def load(
 
     The starter finds diseases, chemicals, genes, organisms, cell lines and variants, and links them
     to MeSH, NCBI Gene (human, mouse, rat, zebrafish, fly, worm, yeasts), NCBI Taxonomy and
-    Cellosaurus. The first document takes 15 to 60 seconds longer, once, because the bundled
+    Cellosaurus. On first use, the first document takes 15 to 60 seconds longer, because the bundled
     knowledge bases are built in the user's cache folder.
 
     model (str | Path): "starter", the folder or package name of a pipeline, or a knowledge base
@@ -44,7 +44,7 @@ def load(
         historical, hypothetical, or about another person, in `span._.negated` and so on.
     preset (str | None): "clinical" for clinical notes: adds `bioel_context`, and also recognises
         shorthand and abnormal lab values.
-    RETURNS (Language): Pipeline that writes mentions with ids to doc.spans["bioel"]; the id of a
+    RETURNS (Language): A pipeline that writes mentions with ids to doc.spans["bioel"]; the id of a
         span is `span._.concept_id`.
     RAISES BioelError: [B662] if the preset is unknown; the same errors as `load_model`.
     """

@@ -31,11 +31,11 @@ class Query:
     """The normalised strings to look up for a mention.
 
     whole (str): The mention, with abbreviations expanded.
-    readings (tuple): The ways in which rules split a composite mention, the likeliest first; each
+    readings (tuple): The ways in which rules split a composite mention, the most likely first; each
         reading is a tuple of parts: ("breast cancer", "ovarian cancer").
     others (tuple[str, ...]): Other strings that rules will look up, such as spellings of a gene;
-        ranking these strings in the same batch puts them into the cache.
-    parts_agree (bool): The parts are all right or all wrong, as with genes from one organism.
+        ranking these strings in the same batch puts the results into the cache.
+    parts_agree (bool): All parts are correct, or none is, as with genes from one organism.
     text (str): The mention with abbreviations expanded, before normalisation.
     """
 
@@ -65,11 +65,11 @@ class Batch:
     queries (Sequence[Query]): The strings to look up for each mention and part.
     owners (Sequence[int]): Index of the document that contains each mention and part.
     probabilities (Sequence[float | None]): For a name found by the dictionary, or a part of one,
-        the probability that its words mean the name here; else None. Empty if all are None.
+        the probability that its words mean the name here; otherwise None. Empty if all are None.
     states (dict | None): Hidden states of the contextual model, if the model found the mentions.
     n_parts (int): Number of parts at the end of these columns.
     candidates (Sequence): Candidates of each mention and part, best first; empty until ranked.
-    nil_threshold (float): Minimum score of a linked candidate, for rules; set by `decide`.
+    nil_threshold (float): Minimum score of a linked candidate, used by rules; set by `decide`.
     links (Sequence[Link]): The decision for each mention; empty until `decide`.
     found (Sequence[FoundSpans | None]): Each document's spans; None if names were not looked for.
     """

@@ -51,8 +51,8 @@ def create_corpus_v1(
     path (str): A .spacy file from `bioel convert`, or PubTator, BioC, JSONL, ...
     format (str | None): Name of the format; None: detected from the contents.
     prefix (str): CURIE prefix for ids that have no prefix, e.g. "MESH".
-    widen (bool): Widen mentions that start or end inside a token to whole tokens; False: drop
-        them, with a warning that counts them [W060].
+    widen (bool): Widen mentions that start or end inside a token to whole tokens; False: drop them,
+        with a warning that gives their number [W060].
     limit (int): Maximum number of documents; 0: all.
     given_mentions (bool): Give the pipeline the offsets and labels of the gold mentions but not
         their ids. Use this to train a linker-only pipeline.

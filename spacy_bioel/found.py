@@ -35,8 +35,8 @@ class InvalidSpan(ValueError):
 class FoundSpans:
     """The spans in a document that may become mentions.
 
-    spans (list[ScoredSpan]): The spans, in text order. A change replaces this list. If spans have
-        the same tokens and label, only the most probable is kept.
+    spans (list[ScoredSpan]): The spans, in text order. A change replaces this list. If several
+        spans have the same tokens and label, only the most probable one is kept.
     names (dict[SpanKey, str]): For spans that stand for a name ("HTN"), the name to look up.
     meant (dict[SpanKey, float]): For spans that match a dictionary name, the probability that the
         name is meant.
@@ -82,7 +82,7 @@ class FoundSpans:
         name (str): The knowledge base name that the span matches, for explanations.
         stands_for (str): The name to look up instead of the span's text.
         instead_of (Iterable[ScoredSpan]): Spans to drop, often `overlapping(start, end)`.
-        RAISES InvalidSpan: If the span does not have four values, or is not in the document.
+        RAISES InvalidSpan: If the span does not have four values, or lies outside the document.
         """
         if not _is_scored_span(span, len(self.doc)):
             raise InvalidSpan(span, len(self.doc))
@@ -106,9 +106,9 @@ class FoundSpans:
     ) -> None:
         """Add spans at character offsets, replacing spans that overlap them.
 
-        If places overlap, the longest is used, widened to whole tokens. Nothing is added over spans
-        with another label and a probability of 1, which were set by the user or are unambiguous
-        names.
+        If several places overlap, only the longest is used, widened to whole tokens. No span is
+        added over spans with another label and a probability of 1, which were set by the user or
+        are unambiguous names.
 
         places (Iterable): Start and end of each mention, in characters.
         """

@@ -47,15 +47,15 @@ STANDARD = "Standard"
 class Concept:
     """A concept in a knowledge base.
 
-    id (str): A CURIE such as "MESH:D003920" or "HP:0001250"; for UMLS the bare CUI, "C0011849".
+    id (str): A CURIE such as "MESH:D003920" or "HP:0001250"; for UMLS, the bare CUI: "C0011849".
     names (tuple[str, ...]): All names, the preferred one first.
     types (tuple[str, ...]): Semantic types, the most specific first.
     parents (tuple[str, ...]): Ids of broader concepts.
-    definition (str): Free text, may be empty.
-    replaced_by (str): The current id if this id is retired or an alternative id; else empty.
+    definition (str): Free text; may be empty.
+    replaced_by (str): The current id if this id is retired or an alternative id; otherwise empty.
     xrefs (tuple[str, ...]): Cross-references to other vocabularies, as written in the source.
     consider (tuple[str, ...] | None): For an id that was retired without a replacement, the ids
-        that a person may choose from; else None.
+        that a person may choose from; otherwise None.
     """
 
     id: str
@@ -109,9 +109,9 @@ class Mention:
     start, end (int): Character offsets into AnnotatedText.text; text[start:end] is the mention.
     label (str): The mention's semantic type, e.g. "Disease".
     ids (tuple[str, ...]): Gold concept ids: several for a composite mention, empty for NIL.
-    fragments (tuple[tuple[int, int], ...]): The pieces of a discontinuous mention, all within start
-        and end; empty for other mentions.
-    probability (float): Below 1 for training mentions that another detector predicted (see
+    fragments (tuple[tuple[int, int], ...]): The pieces of a discontinuous mention, all between
+        start and end; empty for other mentions.
+    probability (float): Below 1 for training mentions that were predicted by another detector (see
         `training/scripts/teach.py`). Only .spacy files store it.
     """
 
@@ -162,7 +162,7 @@ class Candidate:
 
     @property
     def concept(self) -> Concept:
-        """The concept with its names and definition, read from the knowledge base at each access.
+        """The concept with its names and definition, read from the knowledge base on each access.
 
         For a concept that is not in the knowledge base, such as a pig gene added by rules, the
         result has only the id and the name that matched.
@@ -236,7 +236,7 @@ class Link:
 
     start, end, label: As in `Mention`.
     ids (tuple[str, ...]): The linked concept ids: one, several for a composite, none for NIL.
-    candidates (tuple[Candidate, ...]): Best first, also for NIL.
+    candidates (tuple[Candidate, ...]): The candidates, best first; a NIL link may also have some.
     facts (Mapping): Further facts, from entity rules or later pipes: JSON values by name.
     """
 

@@ -267,13 +267,13 @@ Json = Annotated[
 ]
 Html = Annotated[
     Path | None,
-    Option(metavar="OUT.html", help="Also write a page with charts.", callback=refuse_folder),
+    Option(metavar="OUT.html", help="Also write an HTML page with charts.", callback=refuse_folder),
 ]
 
 # MODEL argument of `link`, `explain`, `serve` and `mcp`.
 MODEL = (
     "a pipeline (folder or package name) or a knowledge base (a folder, or a bundled one such as "
-    "starter:mesh, see `bioel kb list`); default: the starter."
+    "starter:mesh; see `bioel kb list`); default: the starter."
 )
 
 Code = Annotated[
@@ -312,7 +312,7 @@ Preset = Annotated[
         metavar=" or ".join(all_names(PRESETS)),
         callback=_check_preset,
         help="clinical: settings for clinical notes. Recognises shorthand and abnormal lab values, "
-        "and marks each mention as negated, historical, ...",
+        "and marks mentions as negated, historical and so on.",
     ),
 ]
 
@@ -322,7 +322,7 @@ MoreKbs = Annotated[
         "--kb",
         metavar="[LABEL=]KB",
         help="An additional knowledge base (a folder, or a name from `bioel kb list`); repeatable. "
-        "If MODEL is a pipeline, also give the label of the mentions to link: Anatomy=kb/uberon.",
+        "If MODEL is a pipeline, also give the label that it applies to: Anatomy=kb/uberon.",
     ),
 ]
 OtherKb = Annotated[
@@ -334,11 +334,11 @@ OtherKb = Annotated[
         "for mentions labelled Anatomy.",
     ),
 ]
-NProcess = Annotated[int, Option(min=1, help="Number of worker processes, to use idle cores.")]
-BatchSize = Annotated[int, Option(min=1, help="Documents per batch.")]
+NProcess = Annotated[int, Option(min=1, help="Number of worker processes, to use more cores.")]
+BatchSize = Annotated[int, Option(min=1, help="Number of documents per batch.")]
 SkipBad = Annotated[
     Path | None,
-    Option(metavar="REPORT.tsv", help="Skip bad records, and list them in this table."),
+    Option(metavar="REPORT.tsv", help="Skip invalid records and list them in this file."),
 ]
 
 
@@ -348,10 +348,10 @@ class GoldPlace:
 
     spans_key: Annotated[
         str | None,
-        Option(metavar="KEY", help="Span group of the gold mentions in .spacy; default: detected."),
+        Option(metavar="KEY", help="Span group with gold mentions in .spacy; default: detected."),
     ] = None
     ents: Annotated[
-        bool, Option("--ents", help="The gold mentions in the .spacy file are its entities.")
+        bool, Option("--ents", help="Use the entities in the .spacy file as gold mentions.")
     ] = False
 
     def key(self) -> str | None:

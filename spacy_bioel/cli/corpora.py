@@ -31,9 +31,9 @@ def convert(
     options: console.GoldPlace,
     format: console.Format = None,
     prefix: console.Prefix = "",
-    lang: Annotated[str, Option(help="Language of the tokenizer.")] = "en",
+    lang: Annotated[str, Option(help="Language code for the tokenizer.")] = "en",
     tokenizer: Annotated[
-        str, Option(help="Registered tokenizer; use the same one for training.")
+        str, Option(help="Name of a registered tokenizer; use the same one for training.")
     ] = "spacy-bioel.BioTokenizer.v1",
     widen: Annotated[
         bool, Option(help="Widen mentions that start or end inside a token; otherwise, drop them.")
@@ -41,15 +41,15 @@ def convert(
     skip_bad: console.SkipBad = None,
     json_file: console.Json = None,
 ) -> None:
-    """Convert a corpus, and report mentions that cannot be aligned to tokens.
+    """Convert a corpus and report mentions that cannot be aligned with tokens.
 
     OUT.spacy stores the gold mentions in doc.spans["bioel_gold"], with ids joined by "|" in kb_id_.
     OUT.jsonl stores character offsets, without tokens. JSON lines may come from `bioel link`,
     Prodigy or doccano. In a .spacy file, the gold mentions may be in any span group or in doc.ents.
     A corpus without mentions is rejected.
 
-    With --skip-bad, documents with errors are skipped: PubTator blocks, JSON lines, BRAT files and
-    BioC documents. A damaged file always stops the command.
+    With --skip-bad, documents with errors (PubTator blocks, JSON lines, BRAT files, BioC documents)
+    are skipped. A damaged file always stops the command.
 
     Example: `bioel convert train.pubtator train.spacy --prefix MESH`
     """

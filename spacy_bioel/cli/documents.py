@@ -39,10 +39,10 @@ def link_command(
         list[str],
         Argument(
             metavar="[MODEL] INPUT",
-            help=f"MODEL: {console.MODEL} With a knowledge base, exact and similar names are "
-            "found and linked without training. INPUT: text with one document per line, a folder "
-            "of .txt or .txt.gz files with one document each, JSONL, CSV, TSV, XLSX or Parquet "
-            "with id and text, a corpus, or - for plain text on stdin.",
+            help=f"MODEL: {console.MODEL} With a knowledge base, exact and similar names are found "
+            "and linked without training. INPUT: text with one document per line; a folder of .txt "
+            "or .txt.gz files with one document each; JSONL, CSV, TSV, XLSX or Parquet with id and "
+            "text; a corpus; or - for plain text on stdin.",
         ),
     ],
     options: console.GoldPlace,
@@ -65,7 +65,7 @@ def link_command(
     ] = MentionSource.FOUND,
     kb: console.MoreKbs = None,
     xrefs: Annotated[
-        bool, Option("--xrefs", help="Also write the cross-references of candidates (JSON).")
+        bool, Option("--xrefs", help="Also write the candidates' cross-references (JSON only).")
     ] = False,
     preset: console.Preset = None,
     code: console.Code = None,
@@ -89,7 +89,7 @@ def link_command(
         str,
         Option(
             metavar=" or ".join([LOCAL, *all_names(ENGINES)]),
-            help="spark: run on Spark, which reads and writes JSONL or Parquet; OUT is a folder.",
+            help="spark: run on Spark, which reads and writes JSONL or Parquet. OUT is a folder.",
         ),
     ] = LOCAL,
 ) -> None:
@@ -99,30 +99,30 @@ def link_command(
     an output file selects its format:
 
     * .jsonl, .ndjson, stdout: one JSON object per document, with id, text, error, and links. A link
-      has start, end, text, label, id (null: NIL), ids, and candidates with id, score, name and
-      evidence. Candidates have xrefs with --xrefs. Variants may have hgvs, component and gene;
-      other mentions may have facts from your own rules. With --context, links have context:
-      negated, uncertain, historical, hypothetical, experiencer, relative, layout (the parts of a
-      note around it), assertion (the status in one word) and cues (words that signal context).
-    * .json: these objects as one array.
-    * .parquet: one row per document, without xrefs or context; facts from your own rules are one
-      JSON string per link.
-    * .csv, .tsv: one row per link, with the linked candidate; empty cells for NIL. Cells that
-      begin with =, +, - or @ are prefixed with an apostrophe so that spreadsheets do not run them;
-      --raw-csv turns this off.
+      has start, end, text, label, id (null for NIL), ids, and candidates with id, score, name,
+      evidence and (with --xrefs) xrefs. Variants may have hgvs, component and gene; other mentions
+      may have facts from your own rules. With --context, links have a context: negated, uncertain,
+      historical, hypothetical, experiencer, relative, layout (the parts of the note around it),
+      assertion (the status in one word) and cues (words that signal context).
+    * .json: the same objects in one array.
+    * .parquet: one row per document, without xrefs or context; facts from your own rules are stored
+      as one JSON string per link.
+    * .csv, .tsv: one row per link, with the linked candidate; empty cells for NIL. Cells that begin
+      with =, +, - or @ are prefixed with an apostrophe so that spreadsheets do not treat them as
+      formulas; --raw-csv turns this off.
     * .bioc.xml, .bioc.json: BioC, with the linked candidate; no identifier for NIL.
     * .pubtator: labels and ids, "-" for NIL.
-    * .ann: BRAT, a folder with two files per document; ids are N lines, omitted for NIL.
+    * .ann: BRAT, a folder with two files per document; ids are in N lines, omitted for NIL.
     * .html: a page with the texts and candidates.
-    * .note_nlp.csv: rows for OMOP's table NOTE_NLP, with the context (see --context), and with
+    * .note_nlp.csv: rows for OMOP's NOTE_NLP table, with the context (see --context), and with
       concept ids if the knowledge base was built from OMOP vocabularies.
 
-    With --preset clinical, a text file or stdin is read as one note, and links have context.
+    With --preset clinical, a text file or stdin is read as one note, and links have a context.
 
-    If a document fails, it has an error with code and message instead of links, and the exit status
-    is 1. The formats from .csv to .note_nlp.csv omit the document, which is reported on stderr.
-    Annotations in the input are ignored. With --mentions given, their offsets and labels are used,
-    but never their ids. A mention's label decides which knowledge base is used.
+    If a document fails, it has an error with a code and a message instead of links, and the exit
+    status is 1. Formats from .csv to .note_nlp.csv omit the document, which is reported on stderr.
+    Annotations in the input are ignored; with --mentions given, their offsets and labels are used,
+    but never their ids. A mention's label determines which knowledge base is used.
 
     If the command is interrupted (by Ctrl+C or an error), the documents linked so far are kept in
     OUT.partial, and --resume continues from there.
@@ -227,7 +227,7 @@ def explain_command(
     ],
     mention: Annotated[
         str | None,
-        Option(help="Explain only these words of the text, whether or not they are a mention."),
+        Option(help="Explain only this phrase in the text, whether or not it is a mention."),
     ] = None,
     preset: console.Preset = None,
     code: console.Code = None,
@@ -238,9 +238,9 @@ def explain_command(
 ) -> None:
     """Explain what a pipeline finds in a text, and why.
 
-    The report lists the spans that were considered, and why each is or is not a mention; the
-    candidates for each mention, with their evidence and scores; and the releases of the knowledge
-    bases.
+    The report lists the spans that were considered, and why each of them is or is not a mention;
+    the candidates for each mention, with their evidence and scores; and the knowledge base
+    releases.
 
     Example: `bioel explain "Naloxone reverses the effect of clonidine."`
     """

@@ -43,7 +43,7 @@ class SourceOptions:
         str | None,
         Option(
             metavar="KEY=COLUMN,...",
-            help="Table columns, by number from 1 or by header: id=1,name=2,synonyms=Synonyms. "
+            help="Table columns, by number (from 1) or by header: id=1,name=2,synonyms=Synonyms. "
             f"The keys are {', '.join(COLUMN_KEYS)}.",
         ),
     ] = None
@@ -97,12 +97,12 @@ def build(
 ) -> None:
     """Build a knowledge base from one or more sources.
 
-    Records with the same id are merged. The report counts everything that is dropped. The folder
+    Records with the same id are merged. The report counts everything that was dropped. The folder
     is created or replaced only after all sources have been read.
 
-    With --skip-bad, bad records are skipped: lines in tables, JSON lines, RRF and dictionaries, OBO
-    frames, MeSH XML records, and entries of JSON objects. A damaged file always stops the build,
-    and so does any error in OWL or OBO JSON.
+    With --skip-bad, invalid records are skipped: lines in tables, JSON lines, RRF and dictionaries;
+    OBO frames; MeSH XML records; and entries in JSON objects. A damaged file, or any error in OWL
+    or OBO JSON, always stops the build.
 
     Example: `bioel kb build my_kb terms.csv --columns id=Code,name=Label --prefix MY`
     """
@@ -142,9 +142,9 @@ def encode(
     A pipeline needs vectors from its own encoder to search a large knowledge base. Vectors from
     other encoders are kept. Names that already have a vector from this encoder are not encoded
     again. For constrained decoding, a trie of the names is also written. Commands that change the
-    knowledge base wait until encoding ends.
+    knowledge base wait until encoding has finished.
 
-    If the pipeline was saved with a copy of this knowledge base, the copy gets the vectors too.
+    If the pipeline was saved with a copy of this knowledge base, the copy also gets the vectors.
 
     Example: `bioel kb encode my_kb starter`
     """

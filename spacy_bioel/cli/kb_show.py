@@ -51,8 +51,8 @@ MEANINGS_OF_COUNTS = {
 def list_kbs(json_file: console.Json = None) -> None:
     """List the bundled knowledge bases: contents, release, source, licence and number of concepts.
 
-    Use these names wherever a command reads a knowledge base. A bundled knowledge base is built
-    when it is first used; until then, its number of concepts is unknown.
+    These names can be used wherever a command reads a knowledge base. A bundled knowledge base is
+    built when it is first used; until then, its number of concepts is not known.
 
     Example: `bioel kb list`
     """
@@ -193,13 +193,13 @@ def show(
 
 def search(
     kb: console.Kb,
-    words: Annotated[list[str], Argument(help="Words of a name, or an id.")],
+    words: Annotated[list[str], Argument(help="Words in a name, or an id.")],
     limit: Annotated[int, Option("--limit", "-n", min=1, help="Maximum number of concepts.")] = 10,
     json_file: console.Json = None,
 ) -> None:
     """Search for concepts by name; the name may be misspelled.
 
-    The exit status is 1 if there is no similar name.
+    The exit status is 1 if no similar name is found.
 
     Example: `bioel kb search starter:mesh naloxon`
     """
@@ -228,12 +228,12 @@ def verify_command(
 ) -> None:
     """Check that a saved pipeline or a knowledge base is unchanged.
 
-    The command reads every byte and compares digests. In a pipeline, it checks the
-    `bioel_mentions` and `bioel_linker` pipes and their knowledge bases, and loads the rest. A pipe
-    without a manifest.json has no digests; the command reports this.
+    The command reads every byte and compares digests. In a pipeline, it checks the `bioel_mentions`
+    and `bioel_linker` pipes and their knowledge bases, and loads the rest. If a pipe has no
+    manifest.json, its files cannot be checked; the command reports this.
 
-    The exit status is 0 if no file was changed, 1 if a file was changed, and 2 if PATH is neither a
-    pipeline nor a knowledge base.
+    The exit status is 0 if no file has changed, 1 if any file has changed, and 2 if PATH is neither
+    a pipeline nor a knowledge base.
 
     Example: `bioel verify tuned`
     """

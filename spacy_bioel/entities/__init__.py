@@ -63,9 +63,9 @@ class LinkerKnowledge(Protocol):
 
 
 class EntityRules:
-    """Rules for one kind of entity or text. Override what you need: each function has a default.
+    """Rules for one kind of entity or text. Override what you need; each method has a default.
 
-    labels (tuple[str, ...]): Labels of the mentions that the rules are for.
+    labels (tuple[str, ...]): Labels of the mentions that the rules apply to.
     needs_label (bool): Run these rules only in pipelines that find or link mentions with one of
         `labels`; otherwise they run in every pipeline.
     fact_names (tuple[str, ...]): Names of all facts that `facts` may return; each becomes an
@@ -73,7 +73,7 @@ class EntityRules:
     completes_dictionary (bool): In pipelines without a detector, `propose` also runs on names
         found by the dictionary.
     outside_ids (bool): Candidates may have ids that the knowledge base lacks, with any score. If
-        the `kb` setting omits one of `labels`, only these rules give its mentions candidates.
+        the `kb` setting omits one of `labels`, its candidates come only from these rules.
     knowledge (LinkerKnowledge | None): The linker's knowledge bases; None in `bioel_mentions`.
     """
 
@@ -101,7 +101,7 @@ class EntityRules:
     def why_other(
         self, doc: Doc, starts: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> Sequence[str]:
-        """Return why each character span cannot be a name, or "" if it can be one.
+        """Return the reason why each character span cannot be a name, or "" if it can be one.
 
         starts, ends (NDArray[int64]): Character offsets. Shape (n,) each.
         """
@@ -110,7 +110,7 @@ class EntityRules:
     def prepare(self, batch: Batch) -> Sequence[Query]:
         """Return the query for each mention: the strings to look up.
 
-        Parts of composites that other rules found come in a separate batch.
+        Parts of composites that other rules found are passed in a separate batch.
         """
         return batch.queries
 

@@ -194,10 +194,10 @@ def links_frame(docs: Docs, *, spans_key: str = SPANS_KEY) -> DataFrame:
     """Return the links in Docs as a data frame with one row per link.
 
     docs (Doc | Iterable): A Doc, or a stream of Docs or of (Doc, id) pairs, as returned by
-        `nlp.pipe(..., as_tuples=True)`. No Doc is kept.
+        `nlp.pipe(..., as_tuples=True)`. No Doc is kept in memory.
     spans_key (str): Span group of the links.
-    RETURNS (DataFrame): The columns of `columns_of`. "document" is the id, or the index of the
-        Doc. Missing values, such as the id of NIL, are None; a missing score is NaN.
+    RETURNS (DataFrame): The columns of `columns_of`. "document" is the id or, if there is none, the
+        index of the Doc. Missing values, such as the id of NIL, are None; a missing score is NaN.
     RAISES BioelError: [B192] if pandas is not installed.
     """
     with needing("pandas", "links_frame"):
@@ -245,7 +245,7 @@ def render(
     docs (Doc | Iterable | Report): A Doc, several Docs, (Doc, id) pairs, or an explanation from
         `spacy_bioel.explain`.
     spans_key (str): Span group of the links.
-    page (bool): Return a whole page, to be written to a file; False returns a page fragment.
+    page (bool): Return a complete page, to be written to a file; False: return a page fragment.
     title (str): Title of a page of Docs.
     jupyter (bool | None): Whether to display the result; None displays it only in a notebook.
     RETURNS (str | None): HTML; None if the HTML was displayed.

@@ -268,7 +268,7 @@ def link_texts(
         by one.
     n_process (int): Number of worker processes, with one thread each. The processes end when the
         generator is exhausted or closed. Several processes save time only on idle cores: 5,000
-        sentences took 5.4 seconds of processor time in two processes with the starter, and 4.6 in
+        sentences took 5.4 seconds of CPU time in two processes with the starter, and 4.6 in
         one. With the `spawn` start method, each process loads the pipeline first.
     YIELDS (LinkedText): One per document.
     RAISES BioelError: [B250] if a worker process died.

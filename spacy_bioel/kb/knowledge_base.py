@@ -254,14 +254,14 @@ class KnowledgeBase:
 
     The columns are attributes, for operations on all rows at once. Columns named *_offsets contain
     the start of each row's values: the concepts of name i are name_concepts[name_offsets[i] :
-    name_offsets[i + 1]]. name_is_preferred has the layout of name_concepts, and name_sources has
-    the layout of concept_names. `retired_targets` has the replacement's row for each retired id.
+    name_offsets[i + 1]]. name_is_preferred has the same layout as name_concepts, and name_sources
+    the same as concept_names. `retired_targets` has the replacement's row for each retired id.
 
     files (Mapping[str, RawFile]): Files by path (see `kb.folder`); unknown files are ignored.
     path (Path | None): Folder that the files are mapped from; None if they are in memory.
-    RAISES BioelError: [B020] no columns, [B409] the name of a bundled knowledge base instead of a
-        folder, [B408] a saved pipeline; the same errors as `kb.columns.open_columns`. Methods and
-        whole columns raise [B024] or [B211] if they read damaged data that opening does not detect.
+    RAISES BioelError: [B020] if there are no columns, [B409] for a bundled knowledge base's name,
+        [B408] for a saved pipeline; the same errors as `kb.columns.open_columns`. Methods and whole
+        columns raise [B024] or [B211] if they read damaged data that opening does not detect.
     """
 
     built_sources: tuple[int, ...] = (0,)  # for each part, the row of its build's source
@@ -429,13 +429,13 @@ class KnowledgeBase:
         return len(self.ids)
 
     def __contains__(self, id: object) -> bool:
-        """Return whether the knowledge base contains an id, either current or retired."""
+        """Return whether the knowledge base contains an id, whether current or retired."""
         return isinstance(id, str) and self.find(id) >= 0
 
     def __getitem__(self, id: str) -> Concept:
         """Return the concept with this id, or the concept that replaced it.
 
-        RAISES BioelError: [B337] unknown id, [B637] id that was retired without a replacement.
+        RAISES BioelError: [B337] if it is unknown, [B637] if it was retired without a replacement.
         """
         if (row := self.find(id)) >= 0:
             return self.concept(row)
@@ -580,7 +580,7 @@ class KnowledgeBase:
         return self._names_of_concept[concept]
 
     def sources_of(self, concept: int) -> tuple[str, ...]:
-        """Return the source of each of a concept's names, such as "edit" for an edited name."""
+        """Return the source of each name of a concept, such as "edit" for an edited name."""
         return tuple(self.sources[row] for row in self._sources_of_concept[concept].tolist())
 
     @cached_property

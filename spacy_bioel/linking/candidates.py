@@ -353,8 +353,8 @@ class CandidateGenerator:
     def rank_names(self, names: Sequence[str]) -> Ranked:
         """Return the concepts with these normalised names as candidates, without searching.
 
-        A name's concepts share its score; a concept with this preferred name counts twice.
-        Concepts in different knowledge bases do not compete, because all may be right.
+        A name's concepts share its score; a concept with this preferred name counts twice. Concepts
+        in different knowledge bases do not compete, because all may be correct.
 
         RETURNS (Mapping): Candidates of each (name, `AS_NAME`) pair.
         """

@@ -62,8 +62,8 @@ _WEIGHT_NAMES = ("fusion", "rescoring")
 class Linker(StoredPipe[LinkerSettings]):
     """Pipe that links mentions to concepts; for its settings, see `LinkerSettings`.
 
-    Weights (`fusion`, `rescoring`), `alias_table` and settings (`cfg`) can be changed at any time,
-    with effect from the next batch. Several threads can predict, but only one can train.
+    Weights (`fusion`, `rescoring`), `alias_table` and settings (`cfg`) can be changed at any time;
+    changes apply from the next batch. Several threads can predict, but only one can train.
     """
 
     def __init__(
@@ -480,9 +480,9 @@ class Linker(StoredPipe[LinkerSettings]):
     def encode_kb(
         self, kb: KnowledgeBase | str | Path, *, progress: Callable[[int], None] | None = None
     ) -> Encoded:
-        """Write name vectors and contextual model data to knowledge base folders. Ends training.
+        """Write name vectors and contextual model data to knowledge base folders, ending training.
 
-        progress (Callable | None): Called with the number of names after each block.
+        progress (Callable | None): Called after each block with the number of new names.
         RETURNS (Encoded): Counts for all knowledge bases, and the last one's approximate index.
         RAISES BioelError: [B053] if there is no encoder; the same errors as `write_vectors`.
         """

@@ -243,14 +243,14 @@ def build_span_enumerator_v1(
     """Registered as `spacy-bioel.SpanEnumerator.v1`.
 
     tok2vec (Model): Any spaCy tok2vec, or a listener to a shared tok2vec.
-    max_width (int): L, the longest span in tokens; longer mentions cannot be found.
+    max_width (int): L, the maximum span length in tokens; longer mentions cannot be found.
     hidden (int): Size of the span scorer's hidden layer. With 0, the score is linear, as in
         equation 4 of Bhowmik et al. (2021): there is no hidden layer and no width embedding, and
         gazetteer matches are token features only.
-    dropout (float): Dropout on the token vectors and the hidden layer in training.
+    dropout (float): Dropout on the token vectors and the hidden layer during training.
     RETURNS (Model[MentionBatch, Logits]): A model without its torch part, which `add_scorer` adds
         once the labels are known.
-    RAISES BioelError: [B173] if the tok2vec is a transformer: only its weights would be saved.
+    RAISES BioelError: [B173] if the tok2vec is a transformer, as only its weights would be saved.
     """
     name, settings = "span_enumerator", {"hidden": hidden, "dropout": dropout}
     return mention_model(name, _ENUMERATOR, tok2vec, max_width=max_width, settings=settings)
@@ -384,7 +384,7 @@ def build_bio_tagger_v1(
 ) -> MentionModel:
     """Registered as `spacy-bioel.BioTagger.v1`.
 
-    The tagger is fast, and does not limit the length of mentions. BIO tags cannot represent
+    The tagger is fast and does not limit the length of mentions. BIO tags cannot represent
     overlapping mentions, so the tagger learns only the longest of them (the first, if they have the
     same length).
 
@@ -394,11 +394,11 @@ def build_bio_tagger_v1(
     mentions.
 
     tok2vec (Model): Any spaCy tok2vec, or a listener to a shared tok2vec.
-    max_width (int): The longest gazetteer match in tokens.
-    dropout (float): Dropout on the token vectors in training.
+    max_width (int): Maximum length of a gazetteer match, in tokens.
+    dropout (float): Dropout on the token vectors during training.
     RETURNS (Model[MentionBatch, Logits]): A model without its torch part, which `add_scorer` adds
         once the labels are known.
-    RAISES BioelError: [B173] if the tok2vec is a transformer: only its weights would be saved.
+    RAISES BioelError: [B173] if the tok2vec is a transformer, as only its weights would be saved.
     """
     settings = {"dropout": dropout}
     return mention_model("bio_tagger", _TAGGER, tok2vec, max_width=max_width, settings=settings)

@@ -303,7 +303,7 @@ def build_rescnn_v1(
     max_tokens (int): Maximum number of word pieces in a name.
     RETURNS (Model[Sequence[str], Floats2d]): An encoder without its network, which `add_encoder`
         adds.
-    RAISES BioelError: [B045] for an unknown pooling.
+    RAISES BioelError: [B045] if the pooling is unknown.
     """
     if pooling not in ("max", "attention"):
         raise BioelError(Errors.B045.format(pooling=pooling))

@@ -19,18 +19,18 @@ from spacy_bioel.types import Link, Mention
 KINDS = {
     "missed": "a gold mention without a paired prediction",
     "spurious": "a prediction without a paired gold mention",
-    "wrong_borders": "the offsets overlap but are not equal; labels and ids are not compared",
-    "wrong_label": "the offsets are equal and the labels differ; ids are not compared",
-    "not_nil": "equal offsets and labels: gold has no id, and the prediction has one",
+    "wrong_borders": "the spans overlap but their offsets differ; labels and ids are not compared",
+    "wrong_label": "the offsets are equal but the labels differ; ids are not compared",
+    "not_nil": "offsets and labels are equal; the prediction has an id, but gold has none",
     "nil_first_right": (
-        "equal offsets and labels: the prediction is NIL, although its first candidate is exactly "
-        "the gold id"
+        "offsets and labels are equal; the prediction is NIL, although its first candidate is "
+        "exactly the gold id"
     ),
     "nil": (
-        "equal offsets and labels: the prediction is NIL, and its first candidate is not the gold "
-        "id, or it has no candidates"
+        "offsets and labels are equal; the prediction is NIL, and either it has no candidates or "
+        "its first candidate is not the gold id"
     ),
-    "wrong_id": "equal offsets and labels: both have ids, and the sets of ids differ",
+    "wrong_id": "offsets and labels are equal; both have ids, but the sets of ids differ",
 }
 # Additional error marks; an error of any kind may have any number of them.
 MARKS = {
@@ -39,17 +39,17 @@ MARKS = {
         "gold concept"
     ),
     "missing": ("at least one gold id is not in the knowledge base, so it cannot be predicted"),
-    "retired": "at least one gold id was replaced by a current id, which is compared",
+    "retired": "at least one gold id is retired, so its replacement was compared instead",
     "unseen": (
-        "the alias table of the linker has neither the string of the gold mention nor any of its "
-        "ids; this mark is not used if the alias table is empty"
+        "the linker's alias table contains neither the string nor any id of the gold mention; this "
+        "mark is not used if the alias table is empty"
     ),
 }
 PAIRING = (
     "Each gold mention is paired with at most one prediction, and each prediction with at most one "
-    "gold mention. Mentions with equal offsets are paired first, and among these, mentions with "
-    "equal ids, then with equal labels. The rest are paired by overlap, the longest overlap first. "
-    "A pair with equal offsets, labels and ids is not an error."
+    "gold mention. Mentions with equal offsets are paired first; among these, equal ids take "
+    "precedence, followed by equal labels. The remaining mentions are paired by overlap, starting "
+    "with the longest. A pair with equal offsets, labels and ids is not an error."
 )
 
 
@@ -88,7 +88,7 @@ def count_sets(
     items_of: Callable[[Annotation], Iterable[object]],
     ids: bool = True,
 ) -> Counts:
-    """Count the items shared by gold and predictions. Exact duplicates count once.
+    """Count the items shared by gold and predictions. Exact duplicates are counted once.
 
     items_of (Callable): Returns the items to compare for a gold mention or a link.
     ids (bool): Whether ids are compared, so that NIL gold and NIL predictions are counted too.
@@ -108,8 +108,8 @@ def offsets_and_ids(item: Annotation) -> list[OffsetsAndIds]:
 def count_any_id(gold: Golds, links: Links) -> Counts:
     """Count end-to-end matches: offsets must be identical, and at least one id must match.
 
-    NIL is excluded. Precision is the share of predictions that agree with a gold mention; recall is
-    the share of gold mentions that agree with a prediction.
+    NIL is excluded. Precision is the fraction of predictions that match a gold mention; recall is
+    the fraction of gold mentions that match a prediction.
     """
     golds, predicted = set(_linked_rows(gold)), set(_linked_rows(links))
     counts = _prf_counts(
@@ -121,8 +121,8 @@ def count_any_id(gold: Golds, links: Links) -> Counts:
 def count_partial_binary(gold: Golds, links: Links) -> Counts:
     """Count end-to-end matches: a pair with identical ids is correct if its spans overlap.
 
-    Pairs are one-to-one, the longest overlap first: several predictions inside one gold mention
-    count as one hit. NIL is excluded.
+    Pairs are one-to-one, starting with the longest overlap: several predictions inside one gold
+    mention count as one hit. NIL is excluded.
     """
     golds, predicted = sorted(set(_linked_rows(gold))), sorted(set(_linked_rows(links)))
     n_right = len(
@@ -199,20 +199,20 @@ def _covered_part(row: OffsetsAndIds, others: Iterable[OffsetsAndIds]) -> float:
 def count_given(gold: Golds, links: Links, *, all_ids: bool) -> Counts:
     """Count the results of linking gold mentions.
 
-    accuracy@1 compares the linked ids with the gold ids; NIL is wrong, because only mentions with a
+    accuracy@1 compares the linked ids with the gold ids; NIL is incorrect, as only mentions with a
     gold id count. accuracy@1_nil_ignored replaces NIL with the best candidate, so it measures the
-    ranking without the threshold. recall@k requires the gold ids among the first k candidates (or
-    the first n candidates for a composite with n > k ids). mrr is the mean of 1 / rank, 0 if a gold
-    id is not a candidate; a composite's rank is 1 plus the number of wrong candidates before the
-    last required id. Ranks are counted within the candidates of a link. The denominator is all
-    gold mentions with an id, whether or not the id is in the knowledge base or was predicted.
+    ranking without the threshold. recall@k requires the gold ids to be among the first k candidates
+    (or the first n, for a composite with n > k ids). mrr is the mean of 1 / rank, or 0 if a gold id
+    is not a candidate; a composite's rank is 1 plus the number of wrong candidates before the last
+    required id. Ranks are counted among a link's candidates. The denominator is all gold mentions
+    with an id, whether or not the id is in the knowledge base or was predicted.
 
     Normalised metrics have the same numerators. Their denominator is the number of mentions whose
-    gold ids are among the candidates or were linked. A normalised metric times the share of these
-    mentions, `among_candidates` / `gold`, is the metric itself.
+    gold ids are among the candidates or were linked. Multiplying a normalised metric by the
+    fraction of these mentions, `among_candidates` / `gold`, gives the original metric.
 
-    all_ids (bool): True: a composite is right if exactly its ids are linked. False: one matching id
-        or, for ranks, one candidate is enough, as in the evaluation of BioSyn and SapBERT.
+    all_ids (bool): True: a composite is correct if exactly its ids are linked. False: one matching
+        id or, for ranks, one candidate suffices, as in the evaluation of BioSyn and SapBERT.
     """
 
     def is_right(predicted_ids: Ids) -> bool:
@@ -298,7 +298,7 @@ class Metric:
     meaning (str): Description for users.
     ratios (tuple[Ratio, ...]): One or two ratios.
     n (str): The count that `Figure.n` reports.
-    rank (int): Number of candidates per mention that the metric considers; 0: it uses no ranks.
+    rank (int): Number of candidates per mention that the metric considers; 0: no ranks are used.
     """
 
     meaning: str
@@ -320,12 +320,12 @@ def _metric(meaning: str, numerator: str, n: str = "gold", rank: int = 0) -> Met
     return Metric(meaning, ((numerator, n),), n, rank)
 
 
-_CORRECT = "fraction of mentions whose linked ids are correct; NIL is wrong, as gold has an id"
-_NIL_IGNORED = "like accuracy@1, but a NIL link counts as a link to its first candidate"
-_NORMALISED = "like {}, over the mentions whose gold ids are candidates or were linked"
+_CORRECT = "fraction of mentions whose linked ids are correct; NIL counts as incorrect"
+_NIL_IGNORED = "like accuracy@1, but a NIL prediction is replaced by its first candidate"
+_NORMALISED = "like {}, but only over mentions whose gold ids are candidates or were linked"
 _RECALLED = "fraction of mentions whose gold ids are among the first {} candidates"
-_TIED = "like accuracy@1, but a tie for the highest score is decided {} the gold id"
-_NIL_ACCURACY = "fraction of gold mentions without an id that are linked to NIL"
+_TIED = "like accuracy@1, but a tie for the highest score is resolved {} the gold id"
+_NIL_ACCURACY = "fraction of gold mentions without an id for which NIL is predicted"
 _ACCURACY = {
     "accuracy@1": _metric(_CORRECT, "right"),
     "accuracy@1_nil_ignored": _metric(_NIL_IGNORED, "right_nil_ignored"),
@@ -337,7 +337,7 @@ _ACCURACY = {
     "recall@5": _metric(_RECALLED.format(5), "recalled@5", rank=5),
     "recall@10": _metric(_RECALLED.format(10), "recalled@10", rank=10),
     "mrr": _metric(
-        "mean reciprocal rank of the gold ids; 0 if they are not candidates", "reciprocal_ranks"
+        "mean reciprocal rank of the gold ids, or 0 if they are not candidates", "reciprocal_ranks"
     ),
     "mrr_normalised": _metric(_NORMALISED.format("mrr"), "reciprocal_ranks", "among_candidates"),
     "accuracy@1_tie_optimistic": _metric(_TIED.format("in favour of"), "right_at_best"),
@@ -345,7 +345,7 @@ _ACCURACY = {
     "nil_accuracy": _metric(_NIL_ACCURACY, "right_nil", "nil"),
 }
 
-_EXACTLY = "correct if the predicted ids are exactly its ids"
+_EXACTLY = "correct if the predicted ids are exactly the gold ids"
 _AT_LEAST_ONE = "correct if at least one id matches"
 
 
@@ -361,7 +361,7 @@ class Protocol:
     offsets, label, ids (str): Required agreement of prediction and gold.
     counted (str): Unit of the counts.
     nil (str): Treatment of gold mentions without an id and of NIL predictions.
-    composites (str): Condition for a mention with several ids to be correct.
+    composites (str): When a mention with several ids is correct.
     retired (str): Treatment of retired ids.
     neleval (str): The equivalent measure in neleval; "": none.
     """
@@ -372,9 +372,9 @@ class Protocol:
     label: str = "ignored"
     ids: str = "equal sets"
     counted: str = "distinct spans with ids"
-    nil: str = "NIL gold and NIL predictions are excluded separately"
+    nil: str = "NIL gold mentions and NIL predictions are excluded independently"
     composites: str = _EXACTLY
-    retired: str = "replaced by current ids on both sides"
+    retired: str = "replaced by current ids in gold and predictions"
     neleval: str = ""
 
     @property
@@ -389,7 +389,7 @@ class Protocol:
 _without_ids = partial(
     Protocol,
     ids="ignored",
-    nil="NIL counts like any other mention",
+    nil="NIL mentions are counted like all other mentions",
     composites="counted as one mention",
     retired="ids are not compared",
 )
@@ -399,7 +399,7 @@ _on_gold_mentions = partial(
     offsets="given",
     label="given",
     counted="every gold mention with an id",
-    nil="NIL predictions are wrong; gold mentions without an id count only in nil_accuracy",
+    nil="NIL predictions are incorrect; gold mentions without an id affect only nil_accuracy",
 )
 PROTOCOLS: dict[str, Protocol] = {
     "mention": _without_ids(
@@ -421,34 +421,34 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "end_to_end_with_nil": Protocol(
         count=partial(count_sets, items_of=lambda x: [(x.start, x.end, x.ids)]),
-        nil="NIL is treated as an id: correct if both gold and prediction are NIL",
+        nil="NIL is treated as an id, so a NIL prediction is correct if gold is NIL",
         neleval="strong_all_match",
     ),
     "partial_binary": Protocol(
         count=count_partial_binary,
-        offsets="overlap by at least one character; pairs are one-to-one, longest overlap first",
+        offsets="overlap of at least one character; pairs are one-to-one, longest overlap first",
     ),
     "partial_fractional": Protocol(
         count=count_partial_fractional,
-        offsets="overlap; each mention scores the fraction of its characters that is covered",
+        offsets="overlap; a mention's score is the fraction of its characters that is covered",
         counted="every mention, including duplicates",
         neleval="overlap-maxmax::span+kbid",
     ),
     "document": Protocol(
         count=partial(count_sets, items_of=lambda x: x.ids),
         offsets="ignored",
-        ids="equal, each id compared separately",
-        counted="distinct ids of a document",
-        composites="each id counts separately",
+        ids="equal; each id is compared separately",
+        counted="distinct ids in each document",
+        composites="each id is counted separately",
     ),
     "gold": _on_gold_mentions(
         count=partial(count_given, all_ids=True),
-        composites=f"{_EXACTLY}; its rank is the rank of the last gold id",
+        composites=f"{_EXACTLY}; ranked by the last gold id",
     ),
     "gold_any": _on_gold_mentions(
         count=partial(count_given, all_ids=False),
         ids="at least one id matches",
-        composites=f"{_AT_LEAST_ONE}; its rank is the rank of the first gold id",
+        composites=f"{_AT_LEAST_ONE}; ranked by the first gold id",
     ),
 }
 ALIASES = {"strict": "end_to_end", "partial": "partial_binary"}

@@ -49,9 +49,9 @@ def make_mention_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold
 def make_link_scorer_v1(spans_key: str = "bioel", gold_key: str = "bioel_gold") -> Scorer:
     """Registered as `spacy-bioel.link_scorer.v1`: score links by the strict end-to-end protocol.
 
-    RETURNS (Scorer): Computes `bioel_link_p`, `_r` and `_f`, and `bioel_link_acc`: among gold
-        mentions with an id and predicted offsets, the share that have exactly the right ids (0 if
-        no offsets were predicted). All are in [0, 1]; None without gold, as in spaCy's scorers.
+    RETURNS (Scorer): Computes `bioel_link_p`, `_r` and `_f`, and `bioel_link_acc`: the fraction of
+        gold mentions with an id and predicted offsets that have exactly the correct ids (0 if no
+        offsets were predicted). All are in [0, 1]; None without gold, as in spaCy's scorers.
         `bioel_linker` makes ids canonical: a retired id counts as its replacement. P, R and F are
         also returned as `spans_KEY_link_p`, `_r`, `_f` and `_per_type`.
     """

@@ -29,35 +29,35 @@ def patient_command(
         Argument(
             metavar="NOTES...",
             help="A folder of .txt or .txt.gz notes for each patient, or a folder of such folders; "
-            "or CSV, TSV, XLSX or JSONL with columns text, --patient-column and, optionally, id.",
+            "or CSV, TSV, XLSX or JSONL with the columns text, --patient-column and optionally id.",
         ),
     ],
     output: Annotated[
         list[str] | None,
-        Option("--output", "-o", metavar="OUT", help="Output; repeatable. Default: stdout."),
+        Option("--output", "-o", metavar="OUT", help="Output path; repeatable. Default: stdout."),
     ] = None,
-    patient_column: Annotated[str, Option(help="Column with each note's patient.")] = "",
-    date_column: Annotated[str, Option(help="Column with each note's date.")] = "",
-    created: Annotated[str, Option(help="Date of Phenopackets; default: newest note's date.")] = "",
+    patient_column: Annotated[str, Option(help="Column with the patient of each note.")] = "",
+    date_column: Annotated[str, Option(help="Column with the date of each note.")] = "",
+    created: Annotated[str, Option(help="Date of Phenopackets; default: the latest note's.")] = "",
     kb: console.MoreKbs = None,
     code: console.Code = None,
     n_process: console.NProcess = 1,
     batch_size: console.BatchSize = 64,
 ) -> None:
-    """Gather each patient's findings from their notes, as tables, timelines or Phenopackets.
+    """Gather each patient's findings from their notes into tables, timelines or Phenopackets.
 
-    Notes are linked as with --preset clinical. A folder's name is the patient, and a date in a
-    file's name (2024-03-31, 20240331) is the date of the note. An output's suffix selects its
-    format:
+    Notes are linked as with --preset clinical. The name of a folder identifies the patient, and a
+    date in a file name (2024-03-31, 20240331) is the date of the note. The suffix of an output
+    selects its format:
 
     * .csv, .tsv, .jsonl, stdout: one row per patient, person, concept and status (present,
       historical, possible, conditional, absent, family, other, unknown), with the first and last
-      mention, and the evidence: note, offsets and text. Contradictions are kept, and each row lists
-      the ids that contradict it.
+      mention, and the evidence: note, offsets and text. Contradictory findings are kept, and each
+      row lists the ids that contradict it.
     * .html: a timeline of each patient's findings, and a table with the evidence.
     * .phenopacket.json: a Phenopacket (2.0) of one patient. HPO concepts are phenotypic features;
       MONDO, OMIM, Orphanet and DOID concepts are diseases. Absent findings are marked as excluded.
-    * .family.json: a Family, with a Phenopacket for each relative that the notes name.
+    * .family.json: a Family, with a Phenopacket for each relative mentioned in the notes.
     * .phenopackets, .families: a folder with such a file for each patient.
 
     Example: `bioel patient kb/hpo patients -o findings.csv -o packets.phenopackets`

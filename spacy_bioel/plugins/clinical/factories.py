@@ -21,13 +21,13 @@ class ContextSettings(Settings):
 
     rules: str = Field(
         default="",
-        description='JSON file with cues and sections; `""` for the bundled rules. The rules are '
+        description='JSON file with cues and sections; `""`: the bundled rules. The rules are '
         "saved with the pipeline.",
     )
     spans_key: str = Field(
         default="",
-        description='Span group with the mentions. `""` for all groups written by the detectors '
-        "and linkers in the pipeline.",
+        description='Span group with the mentions. `""`: all groups written by the detectors and '
+        "linkers in the pipeline.",
     )
 
 

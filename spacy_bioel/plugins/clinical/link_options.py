@@ -26,7 +26,7 @@ class ContextOptions(LinkOptions):
     """Options for mention context."""
 
     context: Annotated[
-        bool, Option("--context", help="Also mark each mention as negated, historical and so on.")
+        bool, Option("--context", help="Also mark mentions as negated, historical and so on.")
     ] = False
 
     def check(self, run: LinkRun) -> None:

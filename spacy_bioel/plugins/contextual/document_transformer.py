@@ -92,17 +92,17 @@ def build_transformer_v1(
     """Registered as `spacy-bioel.Transformer.v1`: a model for a `tok2vec` pipe.
 
     A document that exceeds the transformer's maximum length is cut into overlapping windows,
-    preferably at sentence boundaries (see `split_windows`). A token vector is the mean of its word
-    pieces' vectors, and zero for a token without pieces, such as white space.
+    preferably at sentence boundaries (see `split_windows`). A token's vector is the mean of its
+    word pieces' vectors, or zero if it has no pieces, as for white space.
 
     path (str | None): Folder of a Hugging Face checkpoint with safetensors weights, or its id on
         the hub. `initialize` loads it.
-    width (int): Size of the token vectors, for the listeners.
-    max_pieces (int): Maximum number of word pieces in a window, special ones included.
-    overlap (int): Word pieces shared by adjacent windows.
+    width (int): Size of the token vectors, which listeners need to know.
+    max_pieces (int): Maximum number of word pieces in a window, including special ones.
+    overlap (int): Number of word pieces shared by adjacent windows.
     learn_rate_scale (float): Factor on `training.optimizer.learn_rate`: pretrained weights need
         smaller steps than new ones.
-    mixed_precision (bool): Train under bfloat16 autocast on a GPU, or on a CPU with bfloat16.
+    mixed_precision (bool): Train with bfloat16 autocast on a GPU, or on a CPU that supports it.
     RAISES BioelError: [B170] if windows are too short for their overlap.
     """
     if overlap < 0 or max_pieces < max(8, 4 * overlap):

@@ -59,17 +59,17 @@ def build_dual_encoder_v1(
     """Registered as `spacy-bioel.DualEncoder.v1`; for the paper, see
     `plugins.contextual.token_networks`.
 
-    tok2vec (Model): A listener to the shared `tok2vec` pipe. With `collective = false`, a separate
-        tok2vec.
-    names (NameEncoder): The name encoder, such as `spacy-bioel.TransformerNames.v1` as in the
-        paper, or the small `spacy-bioel.ResCNN.v1`.
+    tok2vec (Model): A listener to the shared `tok2vec` pipe or, with `collective = false`, a
+        separate tok2vec.
+    names (NameEncoder): The name encoder, such as `spacy-bioel.TransformerNames.v1`, as in the
+        paper, or the smaller `spacy-bioel.ResCNN.v1`.
     pooling (str): "ends": use the mention's first and last token; "mean": the mean of its tokens.
     from_words (bool): Add the name encoder's vector for the mention's string to the vector of the
         mention's tokens. Otherwise only the tokens are used, as in the paper.
     collective (bool): Encode a document once for all its mentions. Otherwise each mention is
         encoded separately, with 64 tokens before and after it: the paper's baseline.
-    RAISES BioelError: [B175] for an unknown pooling, [B177] for a listener with
-        `collective = false`, because a listener only has vectors for whole documents.
+    RAISES BioelError: [B175] if the pooling is unknown, [B177] for a listener with `collective =
+        false`, because a listener has vectors only for whole documents.
     """
     if pooling not in ("ends", "mean"):
         raise BioelError(ContextualErrors.B175.format(pooling=pooling))

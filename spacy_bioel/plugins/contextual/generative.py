@@ -199,7 +199,7 @@ def build_seq2seq_v1(
     beams (int): Number of beams in the search, and maximum number of names that it proposes.
     prompt (bool): Begin the decoder's sequence with the mention and "is".
     learn_rate_scale (float): Factor on the learning rate.
-    mixed_precision (bool): Train under bfloat16 autocast on a GPU, or on a CPU with bfloat16.
+    mixed_precision (bool): Train with bfloat16 autocast on a GPU, or on a CPU that supports it.
     RETURNS (Model): A model that takes mentions and one name for each, and computes the loss of
         each name. `add_encoder` adds its network.
     """
@@ -224,7 +224,7 @@ def build_generative_linker_v1(names: NameEncoder, generator: Seq2SeqModel) -> M
     names (NameEncoder): Name encoder for dense search, one of the linker's sources of evidence. It
         is not trained further.
     generator (Seq2SeqModel): The encoder-decoder, `spacy-bioel.Seq2Seq.v1`, whose generated names
-        are candidates too.
+        are also candidates.
     """
     layers: dict[str, Model] = {"names": names, "generator": generator}
     return contextual_model("generative_linker", GenerativeRescorer, layers)

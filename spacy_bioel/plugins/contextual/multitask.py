@@ -115,16 +115,16 @@ def build_hierarchical_linker_v1(
     vocabulary (str): "closed": link only to concepts of the training mentions, as published;
         "open": compare the mention with all names of the knowledge base, and link to the nearest.
     hidden, layers (int): Size of each direction, and number of layers, of each task's LSTM, whose
-        input includes the output of the task below. `hidden = 0`: tasks use the token vectors.
+        input includes the output of the task below. `hidden = 0`: tasks use token vectors directly.
     one_task (bool): Train one random task in each update, and the token vectors by linking only.
         Otherwise train all tasks in each update, with the sum of their losses.
     nil_weight (float): Weight of tokens outside mentions, and of mentions without a concept.
-    random, hard (int): Number of wrong classes that the loss includes in addition to the classes
-        in the batch: random classes for the batch, and the classes with the highest score for each
-        token or mention. Both are 0 in the paper.
+    random, hard (int): Number of wrong classes that the loss includes in addition to the classes in
+        the batch: random classes for the batch, and the highest-scoring classes for each token or
+        mention. Both are 0 in the paper.
     gazetteer (bool): Add features for knowledge base names to the token vectors.
     max_width (int): Maximum length of a name in the gazetteer, in tokens.
-    dropout (float): Dropout on the input of each level in training.
+    dropout (float): Dropout on the input of each level during training.
     RAISES BioelError: [B300] if settings are incompatible.
     """
     sorted_tasks = [task for task in _TASKS if task in tasks]

@@ -118,10 +118,10 @@ def build_cross_encoder_v1(
 
     path (str | None): Folder of a Hugging Face checkpoint with safetensors weights, or its id on
         the hub. `add_encoder` loads it.
-    max_pieces (int): Maximum number of word pieces in a pair, special ones included.
+    max_pieces (int): Maximum number of word pieces in a pair, including special ones.
     learn_rate_scale (float): Factor on the learning rate of the checkpoint's weights; the new
         layer uses the full learning rate.
-    mixed_precision (bool): Train under bfloat16 autocast on a GPU, or on a CPU with bfloat16.
+    mixed_precision (bool): Train with bfloat16 autocast on a GPU, or on a CPU that supports it.
     RETURNS (Model[Sequence[RerankerPair], Floats1d]): A model that computes the logits of pairs,
         comparable among the candidates of one mention. `add_encoder` adds its network.
     """
@@ -219,7 +219,7 @@ def make_pairs(
 
 
 class RerankerTraining(NameTraining):
-    """Trains a cross-encoder to score the right candidate above a string's other candidates.
+    """Trains a cross-encoder to score the correct candidate above a string's other candidates.
 
     Each update uses `training.mentions` mentions with `training.candidates` candidates each,
     because training on all pairs would take hours. The name encoder is not trained.

@@ -275,10 +275,10 @@ def build_transformer_names_v1(
     path (str | None): Folder of a Hugging Face checkpoint with safetensors weights, or its id on
         the hub; None: the `embeddings` argument of `initialize`. `initialize` loads the checkpoint.
     pooling (str): "cls" or "mean".
-    max_tokens (int): Maximum number of word pieces in a name, special ones included.
+    max_tokens (int): Maximum number of word pieces in a name, including special ones.
     RETURNS (Model[Sequence[str], Floats2d]): An encoder without its network, which `add_encoder`
         adds; the checkpoint determines the size of the vectors.
-    RAISES BioelError: [B155] for an unknown pooling.
+    RAISES BioelError: [B155] if the pooling is unknown.
     """
     if pooling not in ("cls", "mean"):
         raise BioelError(ContextualErrors.B155.format(pooling=pooling))

@@ -96,7 +96,7 @@ def _vocabularies_of(kb: KnowledgeBase) -> Iterator[_Vocabulary]:
 
 
 def check(text: str, kb: _KbSetting | Sequence[_KbSetting] = "starter") -> list[CheckedId]:
-    """Check that the ids in a text exist, and mean what the names next to them say.
+    """Check that the ids in a text exist and match the names next to them.
 
     text (str): Text or Markdown, such as a language model's answer.
     kb: A knowledge base, its folder, or a name such as "starter:mesh"; or several of these, for ids

@@ -42,7 +42,7 @@ ReportOut = Annotated[
         help="Report file: .jsonl, .csv, .tsv or .html; repeatable. Default: a table.",
     ),
 ]
-Columns = Annotated[str, Option(help="Columns of tables, by name or number: id=HPO,name=Finding.")]
+Columns = Annotated[str, Option(help="Table columns, by name or number: id=HPO,name=Finding.")]
 
 
 def check_ids_command(
@@ -54,27 +54,27 @@ def check_ids_command(
         list[str] | None,
         Option(
             help="Knowledge base: a folder, or a name from `bioel kb list`; starter: all bundled "
-            "ones. Repeatable; each checks the ids with its prefixes. Default: starter."
+            "ones. Repeatable; each is used for the ids with its prefixes. Default: starter."
         ),
     ] = None,
     output: ReportOut = None,
-    all: Annotated[bool, Option("--all", help="Also list correct pairs.")] = False,
+    all: Annotated[bool, Option("--all", help="Also list ids without problems.")] = False,
     columns: Columns = "",
     prefix: console.Prefix = "",
     baseline: Annotated[
         Path | None,
         Option(
             metavar="FILE.jsonl",
-            help="Findings of an earlier run, written by -o; these are not listed again.",
+            help="Findings from an earlier run, written by -o, which are not listed again.",
         ),
     ] = None,
     fix: Annotated[
         Path | None,
         Option(
             metavar="OUT",
-            help="Write a copy of the file with retired ids replaced, even in link addresses, "
-            "and show the changes as a diff. An id without a clear replacement, or with a name "
-            "that does not fit, is kept and counted.",
+            help="Write a copy of the file with retired ids replaced, even in link addresses, and "
+            "show the changes as a diff. An id without a clear replacement, or with a name that "
+            "does not match, is kept and counted.",
             callback=console.refuse_folder,
         ),
     ] = None,
@@ -82,15 +82,15 @@ def check_ids_command(
         bool, Option("--labels", help="With --fix, also replace names with preferred names.")
     ] = False,
 ) -> None:
-    """Check that ids in files exist, and mean what the names next to them say.
+    """Check that the ids in files exist and match the names next to them.
 
-    The files can be text, Markdown, CSV, TSV, XLSX, JSON, JSON lines, YAML or OBO. The verdicts are
-    agrees, exists (no name to compare), synonym (perhaps also another concept's preferred name),
-    close (a typing error, a different word order, a plural), other concept (with proposals),
-    retired, unknown id, malformed, and not checked (no knowledge base has the prefix). The exit
-    status is 0 if nothing is wrong, 1 if something is, 2 if a file cannot be read, and 3 if nothing
-    is wrong but a file has no names to check its ids against. With --fix, corrected ids do not
-    count as wrong.
+    The files can be text, Markdown, CSV, TSV, XLSX, JSON, JSON lines, YAML or OBO. The possible
+    verdicts are agrees, exists (no name to compare), synonym (perhaps also another concept's
+    preferred name), close (a typing error, different word order or plural), other concept (with
+    proposals), retired, unknown id, malformed, and not checked (no knowledge base has the prefix).
+    The exit status is 0 if nothing is wrong, 1 if something is, 2 if a file cannot be read, and 3
+    if nothing is wrong but a file has no names to check its ids against. With --fix, corrected ids
+    do not count as wrong.
 
     Example: `bioel check answer.md --kb kb/hp --kb kb/mondo`
     """
@@ -244,17 +244,17 @@ def diff_command(
     output: ReportOut = None,
     annotations: Annotated[
         list[Path] | None,
-        Option(metavar="FILE", help="List only ids in these files or folders, as for `migrate`."),
+        Option(metavar="FILE", help="List only ids in these files or folders (see `migrate`)."),
     ] = None,
     prefix: console.Prefix = "",
 ) -> None:
     """Compare two releases of a knowledge base.
 
-    The changes are: added; replaced, by a new id; merged, into a concept that existed; split, if
-    several concepts now have the names; consider, if a person has to choose; gone; meaning changed,
-    if another concept has taken the preferred name; renamed; parents changed; name added or name
-    gone, for a synonym; name moved, to another concept; name ambiguous, if a second concept now has
-    it; and not in OLD or not in NEW, if that release was built from other branches only.
+    The changes are: added; replaced (by a new id); merged (into an existing concept); split
+    (several concepts now have the names); consider (a person has to choose); gone; meaning changed
+    (another concept now has the preferred name); renamed; parents changed; name added or name gone
+    (a synonym); name moved (to another concept); name ambiguous (a second concept now has it); and
+    not in OLD or not in NEW (that release was built from other branches only).
 
     Example: `bioel kb diff kb/hp-2024 kb/hp-2026 -o changes.html`
     """
@@ -292,12 +292,12 @@ def migrate_command(
     ],
     old: OldKb,
     new: NewKb,
-    out: Annotated[Path, Option("--out", "-o", metavar="OUT", help="The migrated copy.")],
+    out: Annotated[Path, Option("--out", "-o", metavar="OUT", help="File or folder for the copy.")],
     rest: Annotated[
         Path | None,
         Option(
             metavar="FILE",
-            help="File for the ids that need a person: .jsonl, .csv, .tsv or .html. Default: a "
+            help="File for ids that a person must review: .jsonl, .csv, .tsv or .html. Default: a "
             "table.",
         ),
     ] = None,
@@ -307,11 +307,11 @@ def migrate_command(
 ) -> None:
     """Migrate annotations to a new release: replace each id that has exactly one replacement.
 
-    LINKS is a file or a folder, such as the output of `bioel link`. Only the ids of links change,
-    never the text. If ids of a link are merged, the new id is written once. An id is kept and
-    listed if it has no replacement or several, if its meaning changed, or if NEW was built from
-    other branches only. An id that is not in OLD is kept, and listed only if OLD has ids with its
-    prefix. Hidden and non-text files in a folder are copied. If the name of OUT ends in
+    LINKS is a file or a folder, such as the output of `bioel link`. Only ids are changed, never the
+    text. If several ids of a link have been merged, the new id is written once. An id is kept and
+    listed if it has no replacement or more than one, if its meaning has changed, or if NEW was
+    built from other branches only. An id that is not in OLD is kept, but listed only if OLD has ids
+    with its prefix. Hidden and non-text files in a folder are copied. If the name of OUT ends in
     .gz, the output is compressed.
 
     Example: `bioel migrate links.jsonl kb/hp-2024 kb/hp-2026 -o links-2026.jsonl`
@@ -369,7 +369,7 @@ def migrate_command(
 
     columns_of_rest = ("status", "id", "name", "now", "place")
     _write_report([rest] if rest else (), "Migrated ids", kbs, columns_of_rest, rows(), counts)
-    merged = f", as {n_repeated:,} became the same as another of a link" if n_repeated else ""
+    merged = f", as {n_repeated:,} duplicated another id of a link" if n_repeated else ""
     _show_counts(counts, "id", f"; {counts.total() - n_repeated:,} written{merged}")
     if copied:
         console.show_note(CurationWarnings.W482.format(n=len(copied), first=copied[0]))
@@ -382,16 +382,16 @@ def migrate_command(
 
 def relink_command(
     links: Annotated[Path, Argument(metavar="LINKS", help="JSONL from `bioel link OLD TEXTS`.")],
-    texts: Annotated[str, Argument(metavar="TEXTS", help="INPUT of `bioel link`.")],
+    texts: Annotated[str, Argument(metavar="TEXTS", help="The INPUT for `bioel link`.")],
     old: OldKb,
     new: NewKb,
     out: Annotated[Path, Option("--out", "-o", metavar="OUT", help="Output file (JSON lines).")],
     format: console.Format = None,
 ) -> None:
-    """Update links to a new release by linking only the texts whose links can change.
+    """Update links to a new release by linking only the texts whose links could change.
 
     LINKS was made with the knowledge base OLD, and is updated to the knowledge base NEW. The result
-    is the same as from `bioel link NEW TEXTS`. New texts are linked, too.
+    is the same as that of `bioel link NEW TEXTS`. New texts are also linked.
 
     Example: `bioel relink links.jsonl notes.txt kb/hp-2024 kb/hp-2026 -o links-2026.jsonl`
     """
@@ -411,7 +411,7 @@ def relink_command(
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
             counts.update(all=1, linked=is_new, failed=row["error"] is not None)
     linked = f"{counts['linked']:,} of {console.count_of(counts['all'], 'document')} linked again"
-    links_of = f"with NEW ({new}), the others have their links of OLD ({old})"
+    links_of = f"with NEW ({new}), the others keep their links from OLD ({old})"
     console.show_note(f"{linked} {links_of}; {counts['failed']:,} failed.")
     if counts["failed"]:
         raise Exit(1)
@@ -421,7 +421,7 @@ def export_command(
     kb: console.Kb,
     output: Annotated[Path, Option("--output", "-o", metavar="OUT.sssom.tsv", help="Output file.")],
 ) -> None:
-    """Write the cross-references of all concepts as mappings in SSSOM.
+    """Write the cross-references of all concepts as SSSOM mappings.
 
     The predicate is oboInOwl:hasDbXref, because a knowledge base does not store whether a
     cross-reference is exact.

@@ -73,8 +73,8 @@ def add(
 
     Existing entries are kept. An existing concept receives the names, types and parents that it
     lacks, and a definition if it has none; its preferred name is kept. A record with a retired id
-    is merged into the concept that replaced the id. A current id is not retired, even if a source
-    retires it; use `bioel kb retire` for that.
+    is merged into the concept that replaced the id. A current id is not retired, even if it is
+    retired in a source; use `bioel kb retire` for that.
 
     All columns are rewritten, in seconds for half a million names, and replaced in one step.
     Vectors are kept: `bioel kb encode` encodes only the new names. The command waits for other
@@ -135,13 +135,13 @@ def edit(
 ) -> None:
     """Change the names of one concept in a knowledge base.
 
-    Names are compared ignoring case and punctuation. A renamed concept keeps its old name as a
-    synonym. --rename "new name" --remove "old name" also removes the old name. If any change is
-    invalid, nothing is changed.
+    Names are compared without regard to case or punctuation. A renamed concept keeps its old name
+    as a synonym. --rename "new name" --remove "old name" also removes the old name. If any change
+    is invalid, nothing is changed.
 
     All columns are rewritten, in seconds for half a million names, and replaced in one step.
-    Vectors are kept: `bioel kb encode` encodes only the new names. Changes are lost when the
-    knowledge base is built again: keep lasting changes in your own source for `bioel kb add`.
+    Vectors are kept: `bioel kb encode` encodes only the new names. Changes are lost if the
+    knowledge base is rebuilt; keep permanent changes in your own source for `bioel kb add`.
 
     Example: `bioel kb edit my_kb MESH:D009270 --add Narcanti`
     """
@@ -199,9 +199,9 @@ def compact(
 ) -> None:
     """Remove unused files from a knowledge base.
 
-    Unused files are outdated vectors from all encoders, and temporary files left by killed
-    commands. Run `bioel kb encode` first, because it reuses outdated vectors. Columns need no
-    compaction, because `bioel kb add` and `bioel kb retire` rewrite them. Retired ids are kept,
+    Unused files are outdated vectors from all encoders, and temporary files left behind by killed
+    commands. Run `bioel kb encode` first, because it reuses outdated vectors. Columns do not need
+    compaction, because `bioel kb add` and `bioel kb retire` rewrite them. Retired ids are kept
     unless --forget-retired is set.
 
     Example: `bioel kb compact my_kb`

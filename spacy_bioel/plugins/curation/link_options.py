@@ -24,7 +24,7 @@ class VocabularyOptions(LinkOptions):
     """The option that replaces ids with another vocabulary's ids."""
 
     vocabulary: Annotated[
-        str, Option("--as", help="Write each id as its first cross-reference to this vocabulary.")
+        str, Option("--as", help="Replace ids with their first cross-reference to this vocabulary.")
     ] = ""
 
     def change(

@@ -32,7 +32,7 @@ class MeaningOut(BaseModel):
 
 
 class CheckedIdOut(BaseModel):
-    """An id in a text, and whether it means what the name next to it says."""
+    """An id in a text, and whether it matches the name next to it."""
 
     text: int = Field(description="Number of the text in the request, from 0")
     line: int
@@ -43,7 +43,7 @@ class CheckedIdOut(BaseModel):
     score: float | None = Field(description="Similarity of the name to a name of the concept")
     found: MeaningOut | None = Field(description="The concept with this id, or its replacement")
     proposals: list[MeaningOut] = Field(description="Concepts that the name may mean, best first")
-    reason: str | None = Field(description="Why the id is not checked, if a vocabulary lacks it")
+    reason: str | None = Field(description="Why the id was not checked, if a vocabulary lacks it")
     certain: bool = Field(description="Whether the id can be replaced by that of `found`")
 
 
@@ -54,7 +54,7 @@ class CheckAnswer(BaseModel):
 
 
 def check_request(nlp: Language, request: CheckRequest) -> CheckAnswer:
-    """Check that the ids in texts exist, and mean what the names next to them say."""
+    """Check that the ids in texts exist and match the names next to them."""
     checker = _checker_of(require_linker(nlp, "The pipeline").kb)
     found = ((n, one) for n, text in enumerate(request.texts) for one in checker.check_text(text))
     return CheckAnswer.model_validate(
@@ -68,11 +68,11 @@ def check_for_agent(
         str, Field(description="Text or Markdown with names and ids: 'Seizure (HP:0001250)'")
     ],
 ) -> dict[str, Any]:
-    """Check that the ids in a text exist, and mean what the names next to them say.
+    """Check that the ids in a text exist and match the names next to them.
 
-    Use this tool before you show ids to a person. Returns the findings that are not right, with
-    `found` (the concept with the id, or its replacement) and `proposals` (concepts that the
-    name may mean, best first). `checked` counts all ids.
+    Use this tool before you show ids to a person. Returns the findings that are not correct, with
+    `found` (the concept with the id, or its replacement) and `proposals` (concepts that the name
+    may mean, best first). `checked` counts all ids.
     """
     checked = _checker_of(kb).check_text(text)
     shown = [c for c in checked if c.is_wrong or c.verdict is IdVerdict.NOT_CHECKED]

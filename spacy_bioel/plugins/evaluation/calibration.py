@@ -17,7 +17,7 @@ BINS = 10
 class Bin(NamedTuple):
     """First candidates with scores in [low, high), or in [low, 1] for the last bin.
 
-    score, right (float): Mean score, and share of right candidates; both in [0, 1].
+    score, right (float): Mean score and fraction of correct candidates, both in [0, 1].
     n (int): Number of candidates.
     """
 
@@ -40,8 +40,8 @@ class Reliability:
 
     @property
     def calibration_error(self) -> float:
-        """Expected calibration error: the mean |mean score - share of right candidates| over bins,
-        weighted by their number of candidates; 0 if there are no candidates."""
+        """Expected calibration error: the mean |mean score - share of correct candidates| over all
+        bins, weighted by their number of candidates; 0 if there are no candidates."""
         total = sum(bin.n * abs(bin.score - bin.right) for bin in self.bins)
         return total / self.n if self.n else 0.0
 
@@ -55,7 +55,7 @@ def reliability(
 ) -> Reliability:
     """Compare first candidates' scores with their accuracy, even if the link is NIL.
 
-    A first candidate is right if a gold mention with the same offsets has this id and no other.
+    A first candidate is correct if a gold mention with the same offsets has this id and no other.
     Predictions with several ids or without candidates are skipped.
 
     on_gold_borders (bool): Use only predictions with the same offsets as a gold mention.

@@ -140,13 +140,13 @@ def card(
     code: console.Code = None,
     replace: Annotated[bool, Option("--replace", help="Replace an existing README.md.")] = False,
 ) -> None:
-    """Write the model card for a tuned and evaluated pipeline: README.md, card.html and meta.json.
+    """Write the model card of a tuned and evaluated pipeline: README.md, card.html and meta.json.
 
-    The card gives the corpus, the knowledge base with release, licence and fingerprint, scores by
-    protocol with n and 95 % intervals, thresholds, limits, and how the pipeline was made.
-    card.html is the same card as a page, with a chart of the scores. `spacy package` puts all three
-    files into the package. SCORES replace the training scores and losses that spaCy stores in
-    meta.json.
+    The card describes the corpus; the knowledge base, with its release, licence and fingerprint;
+    scores by protocol, with n and 95 % intervals; thresholds; limits; and how the pipeline was
+    made. card.html is the same card as a web page, with a chart of the scores. `spacy package` adds
+    all three files to the package. SCORES replace the training scores and losses that spaCy stores
+    in meta.json.
 
     Example: `bioel card tuned scores.json --name notes --corpus "My notes" --licence "CC BY 4.0"`
     """

@@ -51,24 +51,24 @@ _DETAILS = {
     "tied": "predictions whose best candidates are tied: {n:,.0f}",
 }
 _SCORE_COLUMNS = ("protocol", "metric", "value", "95 % interval", "n", "candidates", "label")
-EVALUATE_HELP = f"""Evaluate a pipeline with one or several protocols, with 95 % intervals.
+EVALUATE_HELP = f"""Evaluate a pipeline using one or more protocols, with 95 % intervals.
 
-"gold" and "gold_any" give the linker the gold mentions. All other protocols run the whole pipeline
-on the bare text. The denominator is always the whole corpus: mentions that the tokens or the
-knowledge base cannot represent count as wrong. JSON contains every metric for every label, and the
-rules of its protocol. Ranks are counted within the linker's `max_candidates`.
+With "gold" and "gold_any", the linker is given the gold mentions. With all other protocols, the
+whole pipeline is run on plain text. The denominator is always the whole corpus: mentions that the
+tokens or the knowledge base cannot represent count as incorrect. The JSON output contains every
+metric for every label, with the protocol's rules. Ranks go up to the linker's `max_candidates`.
 
 Rules of the protocols:
 
 {console.bullet_list({name: protocol_summary(name) for name in PROTOCOLS})}
 
-Kinds of errors in --errors and --html. These are errors of the whole pipeline on the bare text or,
-with only "gold" and "gold_any", errors on the given mentions. {PAIRING} Labels are not compared if
-mentions are names in a knowledge base, or if the gold mentions have no labels.
+Kinds of errors listed by --errors and --html: errors made by the whole pipeline on plain text or,
+with only "gold" and "gold_any", by the linker on the given mentions. {PAIRING} Labels are not
+compared if the dictionary finds the mentions, or if the gold mentions have no labels.
 
 {console.bullet_list(KINDS)}
 
-Additional marks on an error:
+Additional marks that an error may have:
 
 {console.bullet_list(MARKS)}
 
@@ -95,16 +95,16 @@ def evaluate_command(
         list[str] | None,
         Option(
             metavar="NAME",
-            help=f"Protocol, repeatable: {', '.join(PROTOCOLS)}; "
-            f"{', '.join(f'{alias} is {name}' for alias, name in ALIASES.items())}. Default: "
-            f"{', '.join(_DEFAULT_PROTOCOLS)}; for a knowledge base, mention_unlabelled instead of "
+            help=f"Protocol; repeatable. One of {', '.join(PROTOCOLS)}; "
+            f"{', '.join(f'{alias} means {name}' for alias, name in ALIASES.items())}. Default: "
+            f"{', '.join(_DEFAULT_PROTOCOLS)}; for a knowledge base, mention_unlabelled replaces "
             "mention.",
         ),
     ] = None,
     preset: console.Preset = None,
     code: console.Code = None,
     gpu_id: console.GpuId = -1,
-    seed: Annotated[int, Option(help="Seed for the bootstrap.")] = 0,
+    seed: Annotated[int, Option(help="Random seed for the bootstrap.")] = 0,
     names_alone: Annotated[
         bool,
         Option("--names-alone", help="Also show baseline scores (knowledge base only)."),
@@ -113,8 +113,8 @@ def evaluate_command(
         bool,
         Option(
             "--xrefs",
-            help="Accept a concept for a gold id that is not in the knowledge base but is a "
-            "cross-reference of this concept only.",
+            help="If a gold id is not in the knowledge base but is a cross-reference of exactly "
+            "one concept, accept that concept.",
         ),
     ] = False,
     json_file: console.Json = None,
@@ -123,7 +123,7 @@ def evaluate_command(
         Option(
             metavar="OUT.tsv",
             callback=_errors_file,
-            help="Also write a row for every error; OUT.csv and OUT.jsonl work too.",
+            help="Also write one row per error; OUT.csv and OUT.jsonl are also possible.",
         ),
     ] = None,
     html: Annotated[
@@ -131,7 +131,7 @@ def evaluate_command(
         Option(
             metavar="OUT.html",
             callback=console.refuse_folder,
-            help="Also write an HTML page: charts of scores and errors, confusions, examples.",
+            help="Also write an HTML page with charts of the scores and errors, and examples.",
         ),
     ] = None,
 ) -> None:
@@ -242,5 +242,5 @@ def _show_scores(
                 console.show_note(f"{name}: {meaning.format(n=n, gold=totals.get('gold', 0))}")
     if "mention" in unlabelled:
         console.show_note(
-            "mention: names in a knowledge base have no label; see mention_unlabelled"
+            "mention: names in a knowledge base have no labels; see mention_unlabelled"
         )

@@ -23,25 +23,25 @@ class GoldOptions(console.GoldPlace):
         list[str] | None,
         Option(
             metavar="PREFIX",
-            help="Prefix for ids without one, e.g. MESH: D003920 becomes MESH:D003920. "
-            "Gene=NCBIGene applies only to the corpus label Gene; repeatable.",
+            help="Prefix for ids without one: with MESH, D003920 becomes MESH:D003920. "
+            "Gene=NCBIGene applies only to mentions labelled Gene; repeatable.",
         ),
     ] = None
     label: Annotated[
         list[str] | None,
         Option(
             metavar="GOLD=MODEL",
-            help="The corpus label GOLD is MODEL in the pipeline; repeatable, even with the same "
-            "MODEL. GOLD= excludes the mentions labelled GOLD.",
+            help="The corpus label GOLD corresponds to the pipeline label MODEL; repeatable, even "
+            "with the same MODEL. GOLD= excludes mentions labelled GOLD.",
         ),
     ] = None
     annotates: Annotated[
         list[str] | None,
         Option(
             metavar="LABEL",
-            help="A pipeline label that the corpus annotates; repeatable. Predictions with other "
-            "labels are excluded instead of being counted as wrong. Default: the labels that the "
-            "documents declare, or all labels.",
+            help="A pipeline label that is annotated in the corpus; repeatable. Predictions with "
+            "other labels are ignored instead of being counted as incorrect. Default: the labels "
+            "declared in the documents, or all labels.",
         ),
     ] = None
 
@@ -55,13 +55,13 @@ def check_command(
     json_file: console.Json = None,
     html: console.Html = None,
 ) -> None:
-    """Check a corpus before training: labels, ids, offsets, overlaps, repeated documents.
+    """Check a corpus before training: labels, ids, offsets, overlaps and repeated documents.
 
-    The table counts the mentions of each label, the gold ids that the knowledge base has, and the
-    ids and strings in DEV that TRAIN lacks. All faults are listed. The exit status is 1 if training
-    would be pointless: no mentions or no ids, fewer than half of the ids in the knowledge base,
-    most offsets inside words, documents that are in both DEV and TRAIN, or no label in common. The
-    --html page also shows the lengths of documents and mentions, and what TRAIN lacks by label.
+    The table counts the mentions of each label, the gold ids in the knowledge base, and the ids and
+    strings that are in DEV but not in TRAIN. All problems are listed. The exit status is 1 if
+    training would be pointless: no mentions or ids, under half of the ids in the knowledge base,
+    most offsets inside words, documents in both DEV and TRAIN, or no labels in common. The --html
+    page also shows the lengths of documents and mentions, and what TRAIN lacks for each label.
 
     Example: `bioel corpus check train.pubtator dev.pubtator --kb kb/mine --prefix MESH`
     """

@@ -41,24 +41,24 @@ _CONTEXT_CHARACTERS = 80  # Max. characters shown on each side of a mention.
 # Columns of the error file, with user-facing descriptions.
 COLUMNS = {
     "document": "id of the document",
-    "kind": "the kind of the error",
-    "marks": "its marks",
-    "start": "start of the gold mention, in characters; empty for a spurious prediction",
+    "kind": "kind of error",
+    "marks": "additional marks of the error",
+    "start": "start of the gold mention (character offset); empty for a spurious prediction",
     "end": "end of the gold mention",
     "string": "string of the gold mention",
     "label": "label of the gold mention",
     "gold_ids": "gold ids, with retired ids replaced by current ones; empty for NIL",
-    "gold_names": "preferred names of the gold ids; empty for ids that the knowledge base lacks",
+    "gold_names": "preferred names of the gold ids; empty for ids not in the knowledge base",
     "predicted_start": "start of the prediction; empty for a missed mention",
     "predicted_end": "end of the prediction",
     "predicted_string": "string of the prediction",
     "predicted_label": "label of the prediction",
     "predicted_ids": "predicted ids; empty for NIL",
     "predicted_names": "preferred names of the predicted ids",
-    "rank": "rank of the first gold id among the candidates, from 1; empty: not a candidate",
+    "rank": "rank of the first gold id among the candidates, from 1; empty if there is none",
     "candidates": "id, matched name, score and evidence of each candidate, best first",
-    "context": "text around the gold mention, which is marked by [[ and ]]; if the prediction is "
-    "spurious, around the prediction",
+    "context": "text around the gold mention or spurious prediction, which is enclosed in "
+    "[[ and ]]",
 }
 
 
@@ -73,7 +73,7 @@ def report_errors(
     page: Path | None,
     labels: bool,
 ) -> int:
-    """Write the errors on bare text, or on gold mentions if `links` has nothing else.
+    """Write the errors on plain text, or on gold mentions if `links` contains nothing else.
 
     rows, page (Path | None): Table and page to write.
     labels (bool): Whether the pipeline uses the gold labels.
@@ -111,7 +111,7 @@ def report_errors(
         )
         shown = [x for x in _OVER_THRESHOLDS if x in over and any(y > 0 for _, y in over[x])]
         n_mentions = sum(len(text.mentions) for text in texts)
-        source = "gold mentions were given to the linker" if is_given else "found in the bare text"
+        source = "gold mentions were given to the linker" if is_given else "found in the plain text"
         facts = {
             "model": str(about["model"]),
             "corpus": f"{about['gold']}: {len(texts):,} documents, {n_mentions:,} gold mentions",

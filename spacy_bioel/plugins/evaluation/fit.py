@@ -81,7 +81,7 @@ def wrong_names(
 ) -> list[str]:
     """Return the names whose exclusion raises F1: their precision is less than half of F1.
 
-    names (Iterable): For each document, the names that were found, and whether each is right.
+    names (Iterable): For each document, the names that were found, and whether each is correct.
     min_wrong (int): How often a name must be wrong to be excluded; 0: no name is excluded.
     """
     if not min_wrong:
@@ -107,7 +107,7 @@ class Development:
 
     features (NDArray[float32]): Features of all candidates. Shape (n, len(FEATURES)).
     rows (Sequence): For each mention, the rows of its candidates.
-    right (Sequence): For each mention, whether each of these candidates is right.
+    right (Sequence): For each mention, whether each of these candidates is correct.
     strings (Sequence[str]): Query of each mention.
     documents (Sequence[int]): Document index of each mention.
     """
@@ -238,7 +238,7 @@ def judge_names(
     links: Iterable[Sequence[Link]],
     canonical: Callable[[str], str],
 ) -> list[list[tuple[str, bool]]]:
-    """Return the names linked in each document, and whether each link is right."""
+    """Return the names linked in each document, and whether each link is correct."""
     judged = []
     for text, of_doc in zip(texts, links, strict=True):
         gold = {(m.start, m.end, canonical(id)) for m in text.mentions for id in m.ids}
@@ -270,7 +270,7 @@ def fit_fusion(
     l2: float = 0.02,
     seed: int = 0,
 ) -> Fusion:
-    """Fit weights to maximise the probability of the right candidates, or of NIL if none is right.
+    """Fit weights to maximise the probability of correct candidates, or of NIL if none is correct.
 
     prior (Fusion | None): Weights fitted on other corpora, used as initial weights and as the
         centre of the penalty, because a few hundred mentions cannot determine all weights. None:
@@ -331,8 +331,8 @@ def log_loss(fusion: Fusion, development: Development) -> float:
 class _FusionLoss:
     """Mean negative log-likelihood and its gradient, as a function of a weight vector.
 
-    Mentions with the same evidence and the same right candidates, such as repetitions of a string,
-    are evaluated only once.
+    Mentions with the same evidence and the same correct candidates, such as repetitions of a
+    string, are evaluated only once.
     """
 
     def __init__(

@@ -157,7 +157,7 @@ class Prepared:
 
 
 def weights_step(prepared: Prepared, name: str = "fusion") -> Choice:
-    """Fit the linker's weights so that a candidate's score is its probability of being right.
+    """Fit the linker's weights so that a candidate's score is its probability of being correct.
 
     name (str): "fusion": weights for string evidence; "rescoring": weights that combine the context
         score and the string score.
@@ -224,7 +224,7 @@ def dictionary_step(prepared: Prepared) -> Choice:
         linker.cfg["dictionary"] = present | {"exclude": exclude, "threshold": chosen["threshold"]}
         return chosen
 
-    unchanged = "the dictionary is unchanged: no name that it finds is right"
+    unchanged = "the dictionary is unchanged: no name that it finds is correct"
     return Choice(linker.name, LINK_PROTOCOL, "f1", choose, unchanged)
 
 
@@ -250,7 +250,7 @@ def nil_step(prepared: Prepared) -> Choice:
         linker.cfg |= chosen
         return chosen
 
-    unchanged = "the NIL threshold is unchanged: no mentions are found in bare text"
+    unchanged = "the NIL threshold is unchanged: no mentions are found in plain text"
     return Choice(linker.name, LINK_PROTOCOL, "f1", choose, unchanged)
 
 

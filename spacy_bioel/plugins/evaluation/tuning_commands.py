@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 _Model = Annotated[str, Argument(help="Trained pipeline (folder or package name).")]
 _Dev = Annotated[Path, Argument(help="Development documents, as for `bioel evaluate`.")]
-_Out = Annotated[Path, Argument(help="Folder for the pipeline; a pipeline there is replaced.")]
+_Out = Annotated[Path, Argument(help="Output folder; any pipeline in it is replaced.")]
 
 
 @console.expand_options
 def train_command(
     model: Annotated[str, Argument(help="Trained pipeline; starter: the bundled one.")],
     train: Annotated[Path, Argument(help="Training documents, as for `bioel convert`.")],
-    dev: Annotated[Path, Argument(help="Development documents, to choose the best pipeline.")],
+    dev: Annotated[Path, Argument(help="Development documents for choosing the best pipeline.")],
     out: _Out,
     options: console.GoldPlace,
     kb: console.OtherKb = None,
@@ -42,7 +42,7 @@ def train_command(
     prefix: console.Prefix = "",
     code: console.Code = None,
 ) -> None:
-    """Train a pipeline further on your documents, and keep the labels that they lack.
+    """Train a pipeline further on your documents, keeping labels that do not occur in them.
 
     Labels that MODEL has, perhaps under another name, are trained further; new labels are learned
     from your documents. Mentions are added to the alias table; the name encoder is not trained.
@@ -98,11 +98,10 @@ def tune_command(
     """Tune a pipeline on development documents and save it with its knowledge base.
 
     The command fits the weights of the linker's evidence. It then chooses the detector's threshold,
-    document smoothing and overlap by mention F1, and the NIL threshold by end-to-end F1, as
-    `bioel evaluate` reports them. Each figure is reported twice: fitted, on the documents used
-    for the choice; and cross-fitted, with everything chosen again for each fifth of the documents,
-    on the other documents only. Both are also written to OUT/meta.json. OUT must not be the folder
-    of MODEL.
+    document smoothing and overlap by mention F1, and the NIL threshold by end-to-end F1, as `bioel
+    evaluate` reports them. Each figure is reported twice: fitted, on the documents used for the
+    choice; and cross-fitted, on each fifth of the documents after choosing everything again on the
+    other four fifths. Both are also written to OUT/meta.json. OUT must not be the folder of MODEL.
 
     Example: `bioel tune training/model-best dev.spacy tuned`
     """
@@ -149,10 +148,10 @@ def quantize_command(
 ) -> None:
     """Quantise a pipeline's detector, so that it finds the same mentions on every processor.
 
-    The weights become integers from -127 to 127 with a scale for each row. They need a quarter of
-    the disk space, and are multiplied faster. F1 is measured on development documents before and
-    after. If F1 falls by more than 0.2 points, nothing is written. Later training turns the weights
-    into floats again.
+    The weights become integers from -127 to 127, with a scale for each row. They take up a quarter
+    of the disk space and are multiplied faster. F1 on development documents is measured before and
+    after. If it falls by more than 0.2 points, nothing is written. Further training converts the
+    weights back to floats.
 
     Example: `bioel quantize tuned dev.spacy quantised`
     """

@@ -100,9 +100,9 @@ class TextIn(_Strict):
     """A text to link, with an optional id."""
 
     text: _String = Field(
-        description="The text, as Unicode; offsets in the answer count characters"
+        description="The text, as Unicode; offsets in the response count characters"
     )
-    id: _String | None = Field(default=None, description="Id of the text, repeated in the answer")
+    id: _String | None = Field(default=None, description="Id of the text, repeated in the response")
 
 
 def _describe_text(schema: dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ def serve(
     ] = "127.0.0.1",
     allowed_host: Annotated[
         list[str] | None,
-        Option(metavar="NAME", help="Additional host name of this service; *: any; repeatable."),
+        Option(metavar="NAME", help="Additional host name of the service; *: any. Repeatable."),
     ] = None,
     port: Annotated[int, Option(min=0, max=65535, help="Port; 0: any free port.")] = 8000,
     max_body: Annotated[
@@ -45,27 +45,27 @@ def serve(
         int, Option(min=1, help="Maximum number of characters per text.")
     ] = _DEFAULT_LIMITS.characters,
     timeout: Annotated[
-        float, Option(min=0.1, help="Maximum seconds per request, including waiting time.")
+        float, Option(min=0.1, help="Maximum time per request in seconds, including waiting.")
     ] = _DEFAULT_LIMITS.seconds,
     workers: Annotated[
         int | None,
         Option(min=1, help="Number of worker processes; default: one per core, or one on a GPU."),
     ] = None,
     deadline: Annotated[
-        float, Option(min=0.1, help="Maximum seconds to link a text.")
+        float, Option(min=0.1, help="Maximum time to link a text, in seconds.")
     ] = _DEFAULT_LIMITS.deadline,
 ) -> None:
-    """Link texts over HTTP, with an API for programs and a page for people.
+    """Link texts over HTTP, with an API for programs and a web page for people.
 
-    The page is at /. Programs use /link, /concepts/ID, /search?q=WORDS and /info, described in
-    /openapi.json and on the page /docs. Monitoring uses /livez, /readyz and /metrics.
+    The web page is at /. Programs use /link, /concepts/ID, /search?q=WORDS and /info, described in
+    /openapi.json and on the /docs page. Monitoring tools use /livez, /readyz and /metrics.
 
-    There is no authentication. Allowed Host headers: localhost, --host, any IP address, and each
-    --allowed-host, such as a proxy's name.
+    There is no authentication. Host headers may contain localhost, --host, any IP address, or
+    an --allowed-host, such as a proxy's name.
 
     A text that exceeds --deadline fails with status 503, and its worker process is replaced; other
-    texts are not affected. SIGHUP reloads a knowledge base that has changed. SIGTERM stops the
-    service within a few seconds; requests in progress are answered. Needs the `serve` extra.
+    texts are unaffected. SIGHUP reloads a knowledge base that has changed. SIGTERM stops the
+    service within a few seconds; requests in progress are completed. Requires the `serve` extra.
 
     Example: `bioel serve --port 8000`
     """
@@ -110,10 +110,10 @@ def serve(
 
 
 def mcp(model: Model = "starter", preset: console.Preset = None, code: console.Code = None) -> None:
-    """Serve agents over MCP on stdin and stdout, with tools to link texts and look up concepts.
+    """Serve agents over MCP on stdin and stdout, with tools for linking and concept lookup.
 
     The tools are link_text, get_concept, search_concepts and check_ids. Agent programs start this
-    command themselves; docs/guides/service.md shows how to configure them. Needs the `mcp` extra.
+    command themselves; see docs/guides/service.md to configure them. Requires the `mcp` extra.
 
     Example: `bioel mcp starter`
     """

@@ -252,10 +252,10 @@ class Metrics:
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
-        self.requests = counter("bioel_requests", "Answered requests", ["route", "status"])
+        self.requests = counter("bioel_requests", "Completed requests", ["route", "status"])
         self.seconds = Histogram(
             "bioel_request_seconds",
-            "Time from a request to its answer",
+            "Time from a request to its response",
             ["route"],
             buckets=_LATENCY_BUCKETS,
             registry=registry,

@@ -48,9 +48,9 @@ def link_frame(
     code (str | None): Python file that registers functions named in the pipeline's config (see
         `loading.import_code`), with a path that is valid on all workers.
     text, id (str): Names of the columns; ids become strings.
-    batch_size (int): Documents per pipeline batch; does not affect the results.
-    RETURNS (DataFrame): One row per document with the schema `export.formats.row_schema`: id,
-        text, links, error. A failed document has an error code and message instead of links.
+    batch_size (int): Number of documents per batch; does not affect the results.
+    RETURNS (DataFrame): One row per document with the schema `export.formats.row_schema`: id, text,
+        links, error. A document that failed has an error code and a message instead of links.
     RAISES BioelError: [B191] if a column is missing, [B192] if pandas or pyarrow is not installed.
         If a worker cannot load the pipeline [B071], the job fails.
     """

@@ -99,4 +99,4 @@ def test_swapped_releases(old, tmp_path, bioel):
     shown = bioel("relink", links, texts, old, new, "-o", out, status=2).words
     assert "X:50, which OLD (" in shown and "NEW has it: perhaps they are swapped" in shown
     shown = bioel("relink", links, texts, new, old, "-o", out).err
-    assert f"the others have their links of OLD ({new})" in shown
+    assert f"the others keep their links from OLD ({new})" in shown

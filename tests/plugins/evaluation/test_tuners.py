@@ -214,7 +214,7 @@ def test_a_dictionary_without_a_gain_is_unchanged(make_linker):
     texts = [text("None.", (0, 4, "D", ("X:A",)))] * 3
     assert apply(dictionary_step(Prepared(nlp, texts)), texts) is None
     report = tune_pipeline(nlp, texts)
-    assert "the dictionary is unchanged: no name that it finds is right" in report.remarks
+    assert "the dictionary is unchanged: no name that it finds is correct" in report.remarks
 
 
 CORPUS = [
@@ -267,7 +267,7 @@ def test_nothing_to_tune_on(make_linker):
     assert report.tuned == ()
     assert report.remarks == (
         "the weights are unchanged: there is no string evidence",
-        "the NIL threshold is unchanged: no mentions are found in bare text",
+        "the NIL threshold is unchanged: no mentions are found in plain text",
     )
     assert nlp.get_pipe("bioel_linker").cfg["nil_threshold"] == 0.4  # type: ignore[attr-defined]
 
