@@ -31,7 +31,7 @@ class Query:
     """The normalised strings to look up for a mention.
 
     whole (str): The mention, with abbreviations expanded.
-    readings (tuple): The ways in which rules split a composite mention, the most likely first; each
+    readings (tuple): The ways in which rules split a composite mention, most likely first; each
         reading is a tuple of parts: ("breast cancer", "ovarian cancer").
     others (tuple[str, ...]): Other strings that rules will look up, such as spellings of a gene;
         ranking these strings in the same batch puts the results into the cache.

@@ -353,7 +353,7 @@ class StoredPipe(JoiningPipe, TrainablePipe, Generic[S]):
 
 
 def with_token_vectors(nlp: Language, docs: Iterable[Doc]) -> Iterator[Doc]:
-    """Run only a pipeline's tok2vec pipes, because our pipes may listen to their vectors."""
+    """Run a pipeline's tok2vec pipes, which our pipes may listen to, and skip the others."""
     for _, pipe in nlp.pipeline:
         if isinstance(pipe, Tok2Vec):
             docs = pipe.pipe(docs, batch_size=32)

@@ -119,7 +119,7 @@ def split_composite(mention: str) -> list[tuple[str, ...]]:
 
 
 def end_with_members(text: str, start: int, end: int) -> int:
-    """Return a mention's end after widening it to further family members: "CDK4" to "CDK4/6",
+    """Return a mention's end, extended to cover other family members: "CDK4" to "CDK4/6",
     "IL-6" to "IL-6 and -8", "HDAC1" to "HDAC1, 2 and 3".
 
     All corpora except CRAFT annotate such members as one mention.
@@ -255,7 +255,7 @@ def _is_cut_at_linking_word(unshared_first: list[str], unshared_last: list[str])
 
 
 class Composites(EntityRules):
-    """Widen mentions to further family members ("CDK4" to "CDK4/6"), and look up the parts of
+    """Extend mentions to other family members ("CDK4" to "CDK4/6"), and look up the parts of
     mentions that name several concepts.
     """
 

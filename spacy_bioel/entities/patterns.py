@@ -30,7 +30,7 @@ _SEARCHED = 70  # the number of characters to search before a name
 
 
 def pattern_rows() -> dict[str, list[str]]:
-    """Read the regular expressions for each use, such as "before a gene"."""
+    """Read the regular expressions for each context, such as "before a gene"."""
     rows_of: dict[str, list[str]] = {}
     for line in (ASSETS_FOLDER / "patterns.tsv").read_text("utf8").splitlines():
         if line[:1] != "#":

@@ -162,7 +162,7 @@ class SortedKeys:
 
 
 class Ragged:
-    """A ragged (CSR) column: each row has any number of values, which are rows of another column.
+    """A ragged (CSR) column: each row holds any number of row indices into another column.
 
     offsets (IntArray): Start of each row's values, and end of the last row. Shape (n_rows + 1,).
     below (int): Upper bound of the values, exclusive.

@@ -39,7 +39,7 @@ _VERB_PHRASE = re.compile(r"(?:\b(?:is|are|was|were)|,)(?:\s\w{1,20}){1,2}\W{0,9
 BETWEEN_IDS = re.compile(r"[\s,;/|&*_`]{0,9}(?:(?:and|or)\b)?[\s,;/|&*_`]{0,9}")
 _BANG = re.compile(r"[\s`*]{0,9}!")
 _NAME_IN_BRACKETS = re.compile(r"[\s*_`]{0,9}\(([^()]{2,200})\)")
-_MAX_LOOK_BACK = 300  # number of characters searched for a name before an id
+_MAX_LOOK_BACK = 300  # number of characters before an id that are searched for its name
 _MAX_WORDS = 12  # Maximum number of words in a name before or after an id.
 # A line's last character and the next line's first, if a sentence continues across them.
 _CONTINUES = re.compile(r"[\w,;][a-z\d]|\w[(\[]")

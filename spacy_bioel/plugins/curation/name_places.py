@@ -40,7 +40,7 @@ class Entry(NamedTuple):
     """An id and the texts near it, keyed by place.
 
     position (int): Position of the id in records of this layout, such as its column number.
-    texts (dict): For each place, the strings that may be the name, the likeliest first.
+    texts (dict): For each place, the strings that may be the name, most likely first.
     marked (NamePlace | None): The place that the record itself marks as the name, by brackets as
         in "name (id)", or by the header of a column.
     shares (bool): Whether the id has the same name as the id before it, as in "name (id, id)".

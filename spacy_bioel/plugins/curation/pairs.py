@@ -55,7 +55,7 @@ class Cell(NamedTuple):
 class Pair(NamedTuple):
     """An id and its name, as written.
 
-    names (tuple[Cell, ...]): Strings that may be the name, the likeliest first.
+    names (tuple[Cell, ...]): Strings that may be the name, most likely first.
     has_name (bool): Whether one of `names` must be the name. Otherwise, the id may stand alone.
     """
 
