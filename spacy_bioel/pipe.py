@@ -228,7 +228,7 @@ class StoredPipe(JoiningPipe, TrainablePipe, Generic[S]):
         raise NotImplementedError
 
     def load_parts(self, parts: Mapping[str, bytes], state: Mapping[str, Any]) -> None:
-        """Load the results of `parts` and `saved_state`."""
+        """Restore what `parts` and `saved_state` returned."""
         raise NotImplementedError
 
     def check_settings(self) -> S:

@@ -58,7 +58,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 class Settings(BaseModel):
-    """The settings of a pipe, or a group of settings; each setting has a default."""
+    """Settings for a pipe, or a nested group of them. Each setting has a default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 

@@ -89,7 +89,7 @@ _MENTION_LISTS = ("mentions", "links", "spans", "entities")
 _LABELS = ("label", "labels")  # in doccano, either mentions or classes of the whole text
 _TEXT_KEYS = {"text": str, **dict.fromkeys((*_MENTION_LISTS, "annotates"), list)}
 _OTHER_OFFSETS = frozenset(("tokens", "sentences", "sents", "sections", "relations"))
-# Matches {"start": 0, "end": 5} or [0, 5, "Disease"], but not in strings, which escape quotes.
+# Matches {"start": 0, "end": 5} or [0, 5, "Disease"], but not in strings (escaped quotes).
 _OFFSETS = re.compile(r'"(start|begin)\w{0,9}": \d+, [^{}]{0,200}"end\w{0,9}": \d|\[\d+, \d+, "')
 _LEFT_OUT = ("reject", "ignore")  # Prodigy answers that exclude a record
 _CONCEPT_KEYS = {

@@ -192,7 +192,7 @@ def check_settings(cfg: Mapping[str, Any], model: Model[Any, Any]) -> LinkerSett
 
 @dataclass(frozen=True, slots=True)
 class KnownIds:
-    """Counts of a corpus's gold ids that are in a knowledge base or missing from it.
+    """How many of a corpus's gold ids a knowledge base has, and how many it lacks.
 
     n, known (int): Number of gold ids, and number of known gold ids; repeated ids count each time.
     missing (tuple[str, ...]): Distinct ids that the knowledge base lacks, the most frequent first.

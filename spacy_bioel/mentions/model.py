@@ -70,7 +70,7 @@ MentionModel = Model[MentionBatch, Logits]
 # Network inputs: token vectors, tokens per document, and gazetteer matches for spans and words.
 Inputs = tuple[FloatArray, IntArray, IntArray, IntArray]
 
-_TOKENS_PER_PART = 4096  # max. tokens scored together
+_TOKENS_PER_PART = 4096  # maximum number of tokens to score at once
 O, B, I, L, U = range(5)  # noqa: E741
 # Whether each BILOU tag continues an open mention, and whether it leaves one open.
 _NEEDS_OPEN = np.array([0, 0, 1, 1, 0])

@@ -67,7 +67,7 @@ class CorpusSummary:
 
 
 def summarise(texts: Iterable[AnnotatedText], path: object, nlp: Language) -> CorpusSummary:
-    """Count the mentions and faults in a corpus, without keeping its documents in memory.
+    """Count the mentions and errors in a corpus, without keeping its documents in memory.
 
     nlp (Language): A pipeline with the tokenizer for training.
     """

@@ -43,10 +43,10 @@ def link_frame(
     """Find and link the mentions in a text column. The result is evaluated lazily.
 
     frame (DataFrame): One row per document.
-    model (str): Folder of a pipeline or knowledge base, with a path that is valid on all workers,
-        or the name of a pipeline package that is installed on all of them.
+    model (str): Path to a pipeline or knowledge base folder, valid on every worker, or the name
+        of a pipeline package installed on every worker.
     code (str | None): Python file that registers functions named in the pipeline's config (see
-        `loading.import_code`), with a path that is valid on all workers.
+        `loading.import_code`); its path must be valid on every worker.
     text, id (str): Names of the columns; ids become strings.
     batch_size (int): Number of documents per batch; does not affect the results.
     RETURNS (DataFrame): One row per document with the schema `export.formats.row_schema`: id, text,
