@@ -223,7 +223,7 @@ def free_gpu_memory() -> float:
 
 
 def in_halves(compute: Callable[[Any], _Row], rows: Any) -> list[_Row]:
-    """Compute the result for a batch, halving the batch if the GPU has too little memory.
+    """Compute the result for a batch, halving the batch if the GPU runs out of memory.
 
     rows: The rows of the batch, in any type that can be sliced, such as an array.
     RETURNS (list): The result for the whole batch, or the results for its parts, in order.

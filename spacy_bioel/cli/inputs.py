@@ -36,8 +36,6 @@ from spacy_bioel.types import AnnotatedText
 STDIN = "-"
 _PLAIN, _WHOLE, _DOCBIN, _PARQUET = "text", "whole", "spacy", ".parquet"
 _ENCODING = "utf-8-sig"
-# The first line of JSON lines, or of a table with a column "text".
-_JSON_OR_HEADER = re.compile(r'(\[\s*)?\{.*"(text|data)"\s*:|(?=.*\btext\b)\w+([,;\t]\w+)+$')
 _MAX_COUNTED = 200_000  # maximum number of documents to count (takes about 20 seconds).
 # Formats other than plain text that are recognised in .txt files. Tables are not, because plain
 # text may contain tabs.
@@ -91,8 +89,10 @@ def stream_documents(
         return _read_corpus(path, format)
     if (first := next(documents, None)) is None:
         raise BioelError(Errors.B142.format(source=_shown(source)))
-    if source == STDIN and format is None and _JSON_OR_HEADER.match(first[0] or ""):
-        raise BioelError(Errors.B345)
+    if source == STDIN and format is None:
+        line = first[0] or ""
+        if re.match(CORPUS_FORMATS["jsonl"][1], line) or "text" in re.split("[,;\t]", line):
+            raise BioelError(Errors.B345)
     return chain([first], documents)
 
 

@@ -63,8 +63,7 @@ def find_words(use: str, text: str, start: int = 0, end: int | None = None) -> r
         return pattern.search(text[max(0, start - _SEARCHED) : start])
     if use.startswith("after "):
         return pattern.match(text, end)
-    function = pattern.fullmatch if use in _WHOLE else pattern.search
-    return function(text, start, end)
+    return (pattern.fullmatch if use in _WHOLE else pattern.search)(text, start, end)
 
 
 def is_code(text: str, start: int, end: int) -> bool:

@@ -264,8 +264,7 @@ class Branches:
                 waiting += new
             return found
 
-        kept = branches(self.under) if self.under else set(drafts.current)
-        return kept - branches(self.exclude)
+        return set(branches(self.under) if self.under else drafts.current) - branches(self.exclude)
 
 
 def _current_id(id: str, drafts: Drafts) -> str:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 #   is_string_candidate: whether the concept is a candidate for the string;
 #   score: the contextual model's score;
 #   log_probability: log of this score's softmax over the mention's candidates;
-#   highest: whether no other candidate has a higher score.
+#   highest: 1 if no other candidate has a higher score.
 CONTEXTUAL_FEATURES = ("string", "is_string_candidate", "score", "log_probability", "highest")
 _MIN_PROBABILITY = 1e-4  # candidates' scores are rounded to four decimals
 _NO_ROWS = np.zeros(0, dtype=np.int64)

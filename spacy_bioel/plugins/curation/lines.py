@@ -55,7 +55,7 @@ _KEY_OF_VALUE = re.compile(r"(?:.*:|[^=]{1,80}=)", re.S)
 _CONTENT = re.compile(r"[^\W_](?:.*[^\W_])?[)\],.;]*", re.S)
 _REPEATED_MARKS = re.compile(r"(.{2,40}?)\1+")
 _NOT_SPACES = re.compile(r"\S+")
-# Words that mark running text: a line with one of these has more than a name and an id.
+# Words that indicate running text: a line with one of them has more than a name and an id.
 _PROSE = re.compile(
     r"\b(?:is|are|was|were|as|see|use[ds]?|has|have|had|the|this|that|which|under|by|from|code[sd]?)\b",
     re.I,
